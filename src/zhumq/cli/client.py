@@ -5,6 +5,7 @@ from typing import Any, Final
 from zhumq.admin import reachability
 from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import Refused, Unavailable
+from zhumq.cli.command_end import closed_at_end
 from zhumq.cli.options import CommandFailed
 from zhumq.client.errors import SecurityFailed
 from zhumq.client.routes import quiet_settings
@@ -19,9 +20,9 @@ def client_settings(bootstrap: str, security: ClientSecurity | None = None) -> d
 
 
 def connect(bootstrap: str, security: ClientSecurity | None = None) -> ClusterConnection:
-    """A connection for operations of `zhumq.admin`. Raises CommandFailed if no broker answers."""
+    """A connection that is closed at the end of the command. Raises CommandFailed if no broker answers."""
     check_reachable(bootstrap, security)
-    return ClusterConnection(bootstrap, client_id=CLIENT_ID, security=security)
+    return closed_at_end(ClusterConnection(bootstrap, client_id=CLIENT_ID, security=security))
 
 
 def check_reachable(

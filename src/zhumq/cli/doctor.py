@@ -24,10 +24,16 @@ app = typer.Typer()
 PYTHON_MIN: Final = (3, 11)
 OPEN_FILES_MIN: Final = 4096  # three files a segment, and a socket a client
 PORT_SECONDS_MAX: Final = 0.5
-# Of each extra: what needs it, and its packages.
+# Of each extra: what needs it, and those of its packages that no extra above it has.
 EXTRAS: Final = {
     "push": ("push consumers and the broker's push listener need it", ("grpcio", "protobuf")),
     "avro": ("`zhumq.Avro` needs it", ("fastavro",)),
+    "console": ("`zhumq web` needs it", ("starlette", "uvicorn", "msgspec")),
+    "registry": (
+        "the schema registry of `zhumq web` and `zhumq schema` need it",
+        ("jsonschema", "grpcio-tools"),
+    ),
+    "ui": ("`zhumq ui` needs it", ("textual",)),
     "tracing": ("`zhumq.Tracing` needs it", ("opentelemetry-api",)),
     "cluster": ("`zhumq start --zookeeper` needs it", ("kazoo",)),
     "security": (

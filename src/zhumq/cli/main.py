@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from zhumq.cli.command_end import end_command
 from zhumq.model.errors import ZhumqError
 
 EXIT_FAILED = 1
@@ -30,11 +31,14 @@ COMMANDS = {
     "transaction": "zhumq.cli.transaction",
     "half": "zhumq.cli.half",
     "schedule": "zhumq.cli.schedule",
+    "schema": "zhumq.cli.schema",
     "dlq": "zhumq.cli.dlq",
     "dump-log": "zhumq.cli.dump_log",
     "pipeline": "zhumq.cli.pipeline",
+    "sql": "zhumq.cli.sql",
     "audit": "zhumq.cli.audit",
     "web": "zhumq.cli.web",
+    "ui": "zhumq.cli.ui",
     "doctor": "zhumq.cli.doctor",
     "demo": "zhumq.cli.demo",
     "zookeeper": "zhumq.cli.zookeeper",
@@ -110,6 +114,8 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         _print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return EXIT_FAILED
+    finally:
+        end_command()
     return code if isinstance(code, int) else 0
 
 

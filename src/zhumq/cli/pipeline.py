@@ -9,17 +9,40 @@ import typer
 
 from zhumq.cli.options import CONFIG_VARIABLE, CommandFailed, JsonOption, parse_settings
 from zhumq.cli.output import headings, print_json, print_note, print_table
+from zhumq.cli.pipeline_display import count_words
 from zhumq.client.security import read_properties
 from zhumq.pipelines.library_files import shipped
 from zhumq.pipelines.status import STATE_DIR_DEFAULT, StatusFile, known_runs
 
-NEEDED_PACKAGES = ("pyspark", "pyarrow", "pandas", "yaml")
+NEEDED_PACKAGES = ("pyspark", "pyarrow", "pandas", "yaml", "fastavro")
 
 StateDirOption = Annotated[
     Path,
     typer.Option(
         metavar="DIR", envvar="ZHUMQ_PIPELINES", show_envvar=False,
         help="The directory of checkpoints, status and Spark's log.",
+    ),
+]  # fmt: skip
+
+FileArgument = Annotated[
+    str, typer.Argument(metavar="FILE.yml", help="A file, or a name of `zhumq pipeline list`.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the file. Repeatable."),
+]
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT", envvar="ZHUMQ_BOOTSTRAP", show_envvar=False,
+        help="The address of a broker; overrides the file.",
+    ),
+]  # fmt: skip
+ConfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--config", metavar="FILE.properties", envvar=CONFIG_VARIABLE, show_envvar=False,
+        help="Kafka's client.properties with the security settings; overrides the file's security.",
     ),
 ]  # fmt: skip
 
@@ -32,32 +55,12 @@ def run(
         list[str],
         typer.Argument(metavar="FILE.yml...", help="Files, or names of `zhumq pipeline list`."),
     ],
-    values: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the file. Repeatable."),
-    ] = None,
+    values: SetOption = None,
     master: Annotated[
         str, typer.Option(metavar="URL", help="Spark's master, e.g. spark://host:7077.")
     ] = "local[*]",
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            envvar="ZHUMQ_BOOTSTRAP",
-            show_envvar=False,
-            help="The address of a broker; overrides the file.",
-        ),
-    ] = None,
-    config: Annotated[
-        str | None,
-        typer.Option(
-            "--config",
-            metavar="FILE.properties",
-            envvar=CONFIG_VARIABLE,
-            show_envvar=False,
-            help="Kafka's client.properties with the security settings; overrides the file's security.",
-        ),
-    ] = None,
+    bootstrap: BootstrapOption = None,
+    config: ConfigOption = None,
     state_dir: StateDirOption = Path(STATE_DIR_DEFAULT),
     checkpoints: Annotated[
         str | None,
@@ -65,6 +68,15 @@ def run(
             metavar="URL", help="Another place for checkpoints, e.g. shared storage of a cluster."
         ),
     ] = None,
+    publish: Annotated[
+        bool,
+        typer.Option(
+            "--publish",
+            envvar="ZHUMQ_PIPELINES_PUBLISH",
+            show_envvar=False,
+            help="Publish the progress to the topic _pipelines: the console shows it.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run pipelines, one after the other, in one Spark session.
@@ -72,14 +84,7 @@ def run(
     Ctrl-C or SIGTERM finishes the current batch and ends with exit code 0; a second Ctrl-C does
     not wait. Exit codes: 1 the run failed, 2 the file is wrong, 3 the data is wrong (audit).
     """
-    for name in NEEDED_PACKAGES:
-        if importlib.util.find_spec(name) is None:
-            raise CommandFailed(
-                f"pipelines need Spark, and {name} is not installed: pip install 'zhumq[spark]'"
-            )
-    # Imported here: it needs the Spark extra, and the import is slow.
-    program = importlib.import_module("zhumq.cli.pipeline_run")
-    code = program.run_files(
+    code = _program("pipeline_run").run_files(
         files,
         parse_settings(values or []),
         master=master,
@@ -88,8 +93,107 @@ def run(
         state_dir=state_dir,
         checkpoint_root=checkpoints,
         as_json=as_json,
+        publish=publish,
     )
     raise typer.Exit(code)
+
+
+@app.command("test")
+def run_tests(
+    file: FileArgument,
+    values: SetOption = None,
+    tests: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.yml", help="Other tests than those of NAME.tests.yml."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the tests of a pipeline: given rows, expected rows. Needs no broker.
+
+    Exit codes: 1 a test failed, 2 the file is wrong.
+    """
+    code = _program("pipeline_check").run_tests(
+        file, parse_settings(values or []), tests=tests, as_json=as_json
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
+def preview(
+    file: FileArgument,
+    values: SetOption = None,
+    rows: Annotated[int, typer.Option(min=1, max=1000, help="How many rows to show.")] = 5,
+    records: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="How many records of each source to read.")
+    ] = 1000,
+    plans: Annotated[bool, typer.Option("--plan", help="Show Spark's plan of each sink.")] = False,
+    bootstrap: BootstrapOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the first rows and the columns after each step, without writing anything.
+
+    Exit codes: 1 a step would fail, 2 the file is wrong.
+    """
+    code = _program("pipeline_check").preview_file(
+        file,
+        parse_settings(values or []),
+        rows=rows,
+        records=records,
+        plans=plans,
+        bootstrap=bootstrap,
+        security=read_properties(config) if config is not None else None,
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
+def graph(
+    file: FileArgument,
+    values: SetOption = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.svg", help="Default: stdout.")
+    ] = None,
+) -> None:
+    """Draw what a pipeline reads, does and writes, as SVG."""
+    code = _program("pipeline_graph").draw_file(file, parse_settings(values or []), output=output)
+    raise typer.Exit(code)
+
+
+@app.command()
+def upkeep(
+    tables: Annotated[
+        list[str],
+        typer.Argument(metavar="TABLE...", help="Folders of `merge` and `format: delta` tables."),
+    ],
+    older_than: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Remove files not needed for so long; 7d if left out."),
+    ] = None,
+    deletes_older_than: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Forget deletes of a merge; 30d if left out."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be removed, and change nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the files of Delta tables fewer, also while a pipeline writes to them.
+
+    Small files become large ones. A delete that is forgotten cannot stop an older change of its key.
+    """
+    for package in ("deltalake", "pyarrow"):
+        if importlib.util.find_spec(package) is None:
+            raise CommandFailed(f"the upkeep of tables needs {package}: pip install 'zhumq[delta]'")
+    importlib.import_module("zhumq.cli.pipeline_upkeep").keep_up_tables(
+        tables,
+        older_than=older_than,
+        deletes_older_than=deletes_older_than,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 @app.command("list")
@@ -139,6 +243,13 @@ def status(
     columns = headings("name state sink batch rows_in rows_out lag batch_ms updated")
     print_table(rows, columns, empty=f"no pipeline has run with {state_dir}")
     for each in found:
+        if any(each.counts.values()):
+            sys.stdout.write(f"{each.name}: {count_words(each)}\n")
+        for read in each.reads:
+            sys.stdout.write(f"{each.name}: {read.words()}\n")
+        for sink in each.sinks.values():
+            if sink.error is not None:
+                sys.stdout.write(f"{each.name}: sink {sink.name} fails: {sink.error}\n")
         if each.error is not None:
             sys.stdout.write(f"{each.name}: {each.error}\n")
 
@@ -159,3 +270,13 @@ def copy(
     except FileExistsError:
         raise CommandFailed(f"{path} exists already: name another file") from None
     print_note(f"wrote {path}")
+
+
+def _program(name: str) -> Any:
+    """A module of commands that needs the Spark extra; its import is slow."""
+    for package in NEEDED_PACKAGES:
+        if importlib.util.find_spec(package) is None:
+            raise CommandFailed(
+                f"pipelines need Spark, and {package} is not installed: pip install 'zhumq[spark]'"
+            )
+    return importlib.import_module(f"zhumq.cli.{name}")

@@ -22,10 +22,12 @@ class LineDisplay:
     def __init__(self) -> None:
         self._state: State | None = None
         self._batches: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
 
     def begin(self, name: str, description: str) -> None:
         self._state = None
         self._batches = {}
+        self._counts = {}
         _print_line(f"{name}: {description}" if description else name)
 
     def update(self, status: RunStatus) -> None:
@@ -33,6 +35,9 @@ class LineDisplay:
             if sink.batches > self._batches.get(sink.name, 0):
                 self._batches[sink.name] = sink.batches
                 _print_line(f"{status.name}: {sink.name}: {_words(sink)}")
+        if status.counts != self._counts and any(status.counts.values()):
+            self._counts = status.counts
+            _print_line(f"{status.name}: {count_words(status)}")
         if status.state is not self._state:
             self._state = status.state
             if status.state is not State.STARTING:
@@ -111,8 +116,16 @@ def _status_table(status: RunStatus) -> Group:
     color = COLORS.get(status.state, "yellow")
     # Not the title of the table: a title is folded to the table's width.
     return Group(
-        Text.assemble((status.name, "bold"), "  ", (str(status.state), color)), _table(status)
+        Text.assemble((status.name, "bold"), "  ", (str(status.state), color)),
+        _table(status),
+        *([Text(count_words(status))] if any(status.counts.values()) else []),
     )
+
+
+def count_words(status: RunStatus) -> str:
+    """The rules that rows have broken, and how many rows did."""
+    broken = {name: count for name, count in status.counts.items() if count}
+    return "rows that broke a rule: " + ", ".join(f"{name} {n:,}" for name, n in broken.items())
 
 
 def _table(status: RunStatus) -> Table:

@@ -1,7 +1,6 @@
 """Runs `zhumq pipeline run`: one Spark session, the pipelines in turn, signals, exit codes."""
 
 import signal
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,22 +9,20 @@ from types import FrameType
 from zhumq.cli.options import CommandFailed
 from zhumq.cli.output import print_json
 from zhumq.cli.pipeline_display import open_display
-from zhumq.model.errors import ZhumqError
-from zhumq.pipelines.delta import delta_settings
+from zhumq.cli.pipeline_errors import EXIT_SPEC_INVALID, print_error
 from zhumq.pipelines.document import SpecInvalid, read_document
 from zhumq.pipelines.library_files import find_pipeline
 from zhumq.pipelines.runner import (
     RowsFound,
     RunOptions,
-    StopRequest,
     pipeline_session,
     run_pipeline,
 )
 from zhumq.pipelines.spec import Pipeline
 from zhumq.pipelines.spec_reader import load_pipeline
 from zhumq.pipelines.status import LOG_FILE, RunStatus
+from zhumq.pipelines.stopping import StopRequest
 
-EXIT_SPEC_INVALID = 2
 EXIT_ROWS_FOUND = 3
 EXIT_INTERRUPTED = 130
 
@@ -40,20 +37,21 @@ def run_files(
     state_dir: Path,
     checkpoint_root: str | None,
     as_json: bool,
+    publish: bool = False,
 ) -> int:
     """Run the pipelines of these files. Returns the exit code; raises ZhumqError for exit code 1."""
     done: list[RunStatus] = []
     stop = StopRequest()
     try:
         pipelines = _load(words, values)
-        settings = delta_settings(pipelines)
-        settings |= {key: text for each in pipelines for key, text in each.spark.items()}
+        settings = {key: text for each in pipelines for key, text in each.spark.items()}
         options = RunOptions(
             state_dir=state_dir,
             master=master,
             bootstrap=bootstrap,
             security=security,
             checkpoint_root=checkpoint_root,
+            publish=publish,
         )
         with (
             open_display(as_json=as_json) as display,
@@ -70,9 +68,9 @@ def run_files(
                     display.begin(pipeline.name, pipeline.description)
                     done.append(run_pipeline(spark, pipeline, options, display, stop))
     except SpecInvalid as error:
-        return _print_error(error, EXIT_SPEC_INVALID)
+        return print_error(error, EXIT_SPEC_INVALID)
     except RowsFound as error:
-        return _print_error(error, EXIT_ROWS_FOUND)
+        return print_error(error, EXIT_ROWS_FOUND)
     if as_json:
         print_json([status.document() for status in done])
     # A stop before the last pipeline is not a success of all of them.
@@ -109,8 +107,3 @@ def _stop_on_signals(stop: StopRequest) -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def _print_error(error: ZhumqError, code: int) -> int:
-    sys.stderr.write(f"zhumq: {' '.join(str(error).split())}\n")
-    return code

@@ -17,9 +17,9 @@ from zhumq.cli import completion
 from zhumq.cli.client import connect
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, SecurityOption
 from zhumq.cli.output import headings, print_facts, print_json, print_table
+from zhumq.model.sizes import size_text
 
 WATERMARK_OFF: Final = 100
-_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def retention(
@@ -52,12 +52,12 @@ def _facts(found: TopicRetention) -> dict[str, Any]:
         "rule": retention_words(found.retention_ms, found.retention_bytes, found.cleanup_policy),
     }
     going = [each for each in found.segments if each.goes_at_ms is not None]
-    facts["on disk"] = _size(sum(each.size_bytes for each in found.segments))
+    facts["on disk"] = size_text(sum(each.size_bytes for each in found.segments))
     facts["goes next"] = _next(going)
     facts["24 h more"] = (
         "costs nothing: there is no limit of time"
         if found.retention_ms < 0
-        else f"costs up to {_size(found.day_bytes)} on each replica: zhumq topic alter {found.topic}"
+        else f"costs up to {size_text(found.day_bytes)} on each replica: zhumq topic alter {found.topic}"
         f" --set retention.ms={found.retention_ms + 24 * 3_600_000}"
     )
     for disk in found.disks:
@@ -74,7 +74,7 @@ def _next(going: list[Segment]) -> str:
         return "nothing, by what is known now"
     first = min(going, key=lambda each: each.goes_at_ms or 0)
     size = sum(each.size_bytes for each in going if each.goes_at_ms == first.goes_at_ms)
-    return f"{_size(size)} at {_time(first.goes_at_ms)} ({first.reason})"
+    return f"{size_text(size)} at {_time(first.goes_at_ms)} ({first.reason})"
 
 
 def _disk(disk: BrokerDisk) -> str:
@@ -115,7 +115,7 @@ def _goes(each: Segment, now_ms: int) -> str:
     if each.goes_at_ms is not None:
         ways.append("now" if each.goes_at_ms <= now_ms else _time(each.goes_at_ms) or "")
     if each.goes_after_bytes is not None:
-        ways.append(f"after {_size(each.goes_after_bytes)} more")
+        ways.append(f"after {size_text(each.goes_after_bytes)} more")
     return " or ".join(ways) or "stays"
 
 
@@ -126,12 +126,3 @@ def _time(moment_ms: int | None) -> str | None:
         return datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat("T", "seconds")
     except (ValueError, OverflowError):
         return f"{moment_ms} ms"  # A producer may have written any number.
-
-
-def _size(count: int) -> str:
-    size = float(count)
-    for unit in _UNITS:
-        if size < 1024 or unit == _UNITS[-1]:
-            break
-        size /= 1024
-    return f"{count} bytes" if unit == "bytes" else f"{size:.1f} {unit}"

@@ -1,16 +1,23 @@
 """`zhumq start`: run a broker until SIGTERM or Ctrl-C."""
 
 import gc
-import logging
 import os
-import sys
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from zhumq.cli.log_options import (
+    BytesOption,
+    FileOption,
+    FilesOption,
+    FormatOption,
+    LevelOption,
+    LogFormat,
+    LogLevel,
+    LogOptions,
+)
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_HTTP, CommandFailed, parse_settings
 from zhumq.cli.passwords import password_of
 from zhumq.model.password import Password
@@ -19,14 +26,6 @@ from zhumq.model.security_protocol import SecurityProtocol
 app = typer.Typer()
 
 ADMIN_PASSWORD_VARIABLE = "ZHUMQ_ADMIN_PASSWORD"  # noqa: S105 (the name of a variable)
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-
-
-class LogLevel(StrEnum):
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 @app.command()
@@ -50,14 +49,15 @@ def start(
     http: Annotated[
         str,
         typer.Option(
-            metavar="HOST:PORT", help="The listener for /healthz and /metrics; port 0: any."
+            metavar="HOST:PORT",
+            help="The listener for /healthz, /readyz and /metrics; port 0: any.",
         ),
     ] = DEFAULT_HTTP,
     web: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Also serve the REST API, by a process of its own, which ends with the broker.",
+            help="Also serve the console and the REST API, by a process of its own, which ends with the broker.",
         ),
     ] = None,
     web_config: Annotated[
@@ -109,13 +109,15 @@ def start(
             help=f"The password of a new --admin-user; or the variable {ADMIN_PASSWORD_VARIABLE}.",
         ),
     ] = None,
-    log_level: Annotated[LogLevel, typer.Option(help="The level of the log on stderr.")] = (
-        LogLevel.INFO
-    ),
+    log_level: LevelOption = LogLevel.INFO,
+    log_format: FormatOption = LogFormat.TEXT,
+    log_file: FileOption = None,
+    log_max_bytes: BytesOption = None,
+    log_files: FilesOption = None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
-    It prints one line, `zhumq ready ...`, when it serves. Its log goes to stderr.
+    It prints one line, `zhumq ready ...`, when it serves. Its log goes to stderr, or to --log-file.
     """
     # Imports make no garbage, and garbage collection takes a fifth of the start time.
     gc.disable()
@@ -124,6 +126,9 @@ def start(
     from zhumq.broker.serve import Companion, serve  # noqa: PLC0415
     from zhumq.cli.web_child import web_child  # noqa: PLC0415
 
+    log = LogOptions.of(
+        log_level, log_format, file=log_file, bytes_max=log_max_bytes, files=log_files
+    )
     loaded = BrokerConfig.load(
         config_file=config,
         settings=parse_settings(settings or []),
@@ -138,14 +143,22 @@ def start(
         admin_user=admin_user,
         admin_password=_admin_password(admin_password_file),
     )
-    logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format=LOG_FORMAT)
+    log.set_up({"broker": broker_id})
     companion: Companion | None = None
     if web is not None:
+        # The process beside the broker is another program at once: gRPC need not prepare for the fork, nor warn of it.
+        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
         if web_config is None and loaded.listeners[0].protocol is not SecurityProtocol.PLAINTEXT:
             raise CommandFailed(
                 f"--web needs --web-config: the listener is {loaded.listeners[0].protocol}"
             )
-        companion = partial(web_child, listen=web, config=web_config, insecure=insecure)
+        companion = partial(
+            web_child,
+            listen=web,
+            config=web_config,
+            insecure=insecure,
+            log=log.of_child("web").arguments(),
+        )
     raise typer.Exit(serve(loaded, companion))
 
 

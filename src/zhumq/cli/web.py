@@ -1,6 +1,5 @@
-"""`zhumq web`: serve the REST API, which asks the brokers with the credentials of its callers."""
+"""`zhumq web`: serve the console and the REST API, which ask the brokers with the credentials of its callers."""
 
-import logging
 import os
 import signal
 import sys
@@ -10,8 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from zhumq.cli.log_options import (
+    BytesOption,
+    FileOption,
+    FilesOption,
+    FormatOption,
+    LevelOption,
+    LogFormat,
+    LogLevel,
+    LogOptions,
+)
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, CommandFailed
-from zhumq.cli.start import LOG_FORMAT, LogLevel
 from zhumq.client.errors import SecurityInvalid
 from zhumq.model.address import Address, parse_listener
 
@@ -60,14 +68,16 @@ def web(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Let other machines connect without TLS.")
     ] = False,
-    log_level: Annotated[LogLevel, typer.Option(help="The level of the log on stderr.")] = (
-        LogLevel.INFO
-    ),
+    log_level: LevelOption = LogLevel.INFO,
+    log_format: FormatOption = LogFormat.TEXT,
+    log_file: FileOption = None,
+    log_max_bytes: BytesOption = None,
+    log_files: FilesOption = None,
     until_stdin_closes: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
-    """Serve the REST API until SIGTERM or Ctrl-C.
+    """Serve the console and the REST API until SIGTERM or Ctrl-C.
 
-    It prints one line, `zhumq web ready url=...`, when it serves. docs/rest.md has the requests.
+    It prints `zhumq web ready url=...` when it serves: the address of the console. docs/rest.md has the requests.
     """
     try:
         # Imported here: Starlette and uvicorn are of the extra `console`.
@@ -78,6 +88,9 @@ def web(
         raise CommandFailed(
             f"`zhumq web` needs {missing.name}: pip install 'zhumq[console]'"
         ) from None
+    log = LogOptions.of(
+        log_level, log_format, file=log_file, bytes_max=log_max_bytes, files=log_files
+    )
     address = _address(listen)
     tls = _tls(certificate, key)
     if tls is None and not address.is_loopback and not insecure:
@@ -89,7 +102,7 @@ def web(
         security = BrokerSecurity.read(config) if config is not None else WITHOUT_SASL
     except SecurityInvalid as error:
         raise CommandFailed(f"--config: {error}") from None
-    logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format=LOG_FORMAT)
+    log.set_up({"program": "web"})
     if until_stdin_closes:
         threading.Thread(target=_stop_when_stdin_closes, daemon=True).start()
     raise typer.Exit(

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -22,17 +22,19 @@ _READY: Final = "zhumq web ready url="
 
 @contextlib.asynccontextmanager
 async def web_child(
-    broker: Address, listen: str, *, config: Path | None, insecure: bool
+    broker: Address, listen: str, *, config: Path | None, insecure: bool, log: Sequence[str]
 ) -> AsyncIterator[str]:
     """Run `zhumq web` until the end of the block. Gives what the broker's ready line says of it.
 
-    A process of its own: what it computes does not delay the broker. Raises CommandFailed if it does not serve.
+    A process of its own: what it computes does not delay the broker. `log` are the options of its log.
+    Raises CommandFailed if it does not serve.
     """
     bootstrap = replace(broker, host=_LOOPBACK) if broker.is_unspecified else broker
     command = ["-m", "zhumq", "web", "--listen", listen, "--bootstrap", str(bootstrap)]
     command += ["--until-stdin-closes"]
     command += ["--config", str(config)] if config is not None else []
     command += ["--insecure"] if insecure else []
+    command += log
     # Its stdin is never written to. The kernel closes it when this process ends, however it ends.
     process = await asyncio.create_subprocess_exec(
         sys.executable,

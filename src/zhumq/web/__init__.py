@@ -1,1 +1,1 @@
-"""The REST API, a process beside the brokers: each request asks them with the rights of its caller."""
+"""The console and the REST API, a process beside the brokers: each request asks them with the rights of its caller."""

@@ -1,4 +1,4 @@
-"""The application of the REST API: builds it, and serves each request of the route table."""
+"""The application of the REST API and the console: builds it, and serves each request of the route table."""
 
 import contextlib
 import logging
@@ -21,6 +21,7 @@ from zhumq.client.security import ClientSecurity
 from zhumq.web.answers import JSON, json_response, problem_response
 from zhumq.web.bodies import Bodies
 from zhumq.web.brokers import BrokerPool
+from zhumq.web.console_files import console_routes
 from zhumq.web.credentials import WITHOUT_SASL, BrokerSecurity, refused
 from zhumq.web.endpoint import PREFIX, Endpoint, read_arguments
 from zhumq.web.events import EVENTS_PATH
@@ -28,6 +29,7 @@ from zhumq.web.guard import SAFE_METHODS, Guard
 from zhumq.web.login_sessions import LoginSession, LoginSessions
 from zhumq.web.openapi import document
 from zhumq.web.problems import RequestRefused
+from zhumq.web.registry.serving import RegistryApi
 from zhumq.web.routes import ROUTES
 from zhumq.web.visit import COOKIE, CSRF_HEADER, Visit
 from zhumq.web.watching import Watching
@@ -68,7 +70,9 @@ def make_app(config: WebConfig) -> Starlette:
     ]
     routes.append(Route(f"{PREFIX}/openapi.json", _serve_document(), methods=["GET"]))
     routes.append(Route(PREFIX + EVENTS_PATH, api.serve_events, methods=["GET"]))
+    routes += api.registry.routes()
     routes.append(Route("/healthz", _healthz, methods=["GET"]))
+    routes += console_routes()
     return Starlette(
         routes=routes,
         middleware=[Middleware(Guard, host_names=config.host_names)],
@@ -91,6 +95,7 @@ class _Api:
         self._bodies = Bodies()
         self._sessions = LoginSessions()
         self._watching = Watching(self._pool, self._workers, seconds=config.event_seconds)
+        self.registry = RegistryApi(self._pool, self._workers, self._bodies, self._caller)
 
     async def close(self) -> None:
         await self._watching.close()
@@ -103,7 +108,7 @@ class _Api:
         except AuthenticationFailed as error:
             # The user was deleted, or has another password by now.
             self._sessions.end(request.cookies.get(COOKIE, ""))
-            return problem_response(error)
+            return problem_response(refused(str(error), is_page=_is_of_a_page(request)))
         except ClientDisconnect:
             raise
         except Exception as error:
@@ -150,8 +155,7 @@ class _Api:
             return self._security.of_header(header)
         session = self._session(request)
         if session is None:
-            # A page that asks in the background has its own form for a password.
-            is_page = request.headers.get("sec-fetch-mode", "navigate") != "navigate"
+            is_page = _is_of_a_page(request)
             raise refused("log in, or send the Authorization header", is_page=is_page)
         self._check_csrf(request, session)
         return session.security
@@ -184,6 +188,11 @@ class _Api:
                 f"a change with a session cookie needs the header {CSRF_HEADER}",
                 advice=f"GET {PREFIX}/session has the token",
             )
+
+
+def _is_of_a_page(request: Request) -> bool:
+    """A page that asks in the background has its own form for a password: the browser must not ask for one."""
+    return request.headers.get("sec-fetch-mode", "navigate") != "navigate"
 
 
 def _response(row: Endpoint, content: bytes, request: Request) -> Response:

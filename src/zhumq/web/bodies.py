@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from http import HTTPStatus
 from typing import Final
 
@@ -14,6 +14,7 @@ from zhumq.web.problems import RequestRefused, too_busy
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 ALL_BYTES_MAX: Final = 64 * 1024 * 1024  # of requests that are being read or served
 BODY_SECONDS_MAX: Final = 20.0
+JSON_ONLY: Final = frozenset({JSON})
 
 
 class Bodies:
@@ -32,8 +33,13 @@ class Bodies:
         self._all_bytes = 0
 
     @contextlib.asynccontextmanager
-    async def read(self, request: Request) -> AsyncIterator[bytes]:
-        """The body, which counts until the end of the block. Raises RequestRefused."""
+    async def read(
+        self, request: Request, *, types: Collection[str] = JSON_ONLY
+    ) -> AsyncIterator[bytes]:
+        """The body, which counts until the end of the block. Raises RequestRefused.
+
+        `types` are media types of JSON: pages of other sites can send forms and plain text without being asked.
+        """
         body = bytearray()
         try:
             try:
@@ -49,7 +55,7 @@ class Bodies:
                     f"the body did not come within {self._seconds_max:g} s",
                 ) from None
             if body:
-                _check_type(request.headers.get("content-type", ""))
+                _check_type(request.headers.get("content-type", ""), types)
             yield bytes(body)
         finally:
             self._all_bytes -= len(body)
@@ -65,10 +71,9 @@ class Bodies:
             raise too_busy("the bodies of other requests take all the room: try again")
 
 
-def _check_type(header: str) -> None:
+def _check_type(header: str, types: Collection[str]) -> None:
     kind = header.partition(";")[0].strip().lower()
-    # Pages of other sites can send forms and plain text without being asked, and no JSON.
-    if kind != JSON:
+    if kind not in types:
         raise RequestRefused(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Not JSON", f"a body is {JSON}, not {kind!r}"
         )

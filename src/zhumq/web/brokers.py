@@ -10,6 +10,8 @@ from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import Unavailable
 from zhumq.admin.messages import MessageSender
 from zhumq.admin.reachability import check_reachable
+from zhumq.admin.schema_log import SchemaLink
+from zhumq.admin.schema_store import SchemaStore
 from zhumq.client.errors import SecurityFailed
 from zhumq.client.security import ClientSecurity
 from zhumq.client.waiting import Waiting
@@ -34,6 +36,7 @@ class Brokers:
         security: ClientSecurity,
         push: str | None,
         waiting_slots: threading.BoundedSemaphore,
+        schemas: SchemaStore,
     ) -> None:
         self.connection = ClusterConnection(
             bootstrap,
@@ -44,8 +47,10 @@ class Brokers:
             retry_seconds=RETRY_SECONDS,
         )
         self.waiting_slots = waiting_slots
+        self.schemas = schemas  # of all callers: each reads it with its own link
         self.opened_at = time.monotonic()
         self._sender: MessageSender | None = None
+        self._schema_link: SchemaLink | None = None
 
     @property
     def sender(self) -> MessageSender:
@@ -53,7 +58,15 @@ class Brokers:
             self._sender = MessageSender(self.connection)
         return self._sender
 
+    @property
+    def schema_link(self) -> SchemaLink:
+        if self._schema_link is None:
+            self._schema_link = SchemaLink(self.connection, client_id=CLIENT_ID)
+        return self._schema_link
+
     def close(self) -> None:
+        if self._schema_link is not None:
+            self._schema_link.close()
         self.connection.close()
 
 
@@ -71,6 +84,7 @@ class BrokerPool:
         self._push = push
         self._age_seconds_max = age_seconds_max
         self._waiting_slots = threading.BoundedSemaphore(WAITING_MAX)
+        self._schemas = SchemaStore()
         self._lock = threading.Lock()
         self._idle: list[tuple[ClientSecurity, Brokers]] = []  # the longest idle first
 
@@ -102,10 +116,11 @@ class BrokerPool:
             idle, self._idle = self._idle, []
         for _, brokers in idle:
             brokers.close()
+        self._schemas.close()
 
     def _open(self, security: ClientSecurity) -> Brokers:
         self.check(security)
-        return Brokers(self._bootstrap, security, self._push, self._waiting_slots)
+        return Brokers(self._bootstrap, security, self._push, self._waiting_slots, self._schemas)
 
     def _take(self, security: ClientSecurity) -> Brokers | None:
         oldest = time.monotonic() - self._age_seconds_max

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from zhumq.admin.decoding import DecodedMessage
 from zhumq.web.problems import invalid
 
 SHOWN_BYTES_DEFAULT: Final = 64 * 1024  # of one value
@@ -23,6 +24,19 @@ class GivenContent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     base64: str | UnsetType = UNSET
 
 
+class Decoded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a key or a value is by its schema: its JSON as text, or the reason why there is none."""
+
+    schema_id: int
+    subject: str
+    version: int
+    type: str
+    text: str | UnsetType = UNSET
+    # Only the beginning of the text is shown.
+    is_cut: bool = False
+    reason: str | UnsetType = UNSET
+
+
 class Content(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The bytes of a key, a value or a header: as text, JSON or base64."""
 
@@ -32,6 +46,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     base64: str | UnsetType = UNSET
     # Only the beginning is shown.
     is_cut: bool = False
+    decoded: Decoded | UnsetType = UNSET
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +92,25 @@ def show(content: bytes | None, format_: Format, bytes_max: int) -> Content | No
         if text is not None:
             return Content(size=size, text=text, is_cut=is_cut)
     return Content(size=size, base64=base64.b64encode(shown).decode("ascii"), is_cut=is_cut)
+
+
+def show_decoded(
+    content: Content | None, decoded: DecodedMessage | None, characters_max: int
+) -> Content | None:
+    """A content that is shown, with what it is by its schema."""
+    if content is None or decoded is None:
+        return content
+    text = decoded.text
+    shown = Decoded(
+        schema_id=decoded.schema_id,
+        subject=decoded.subject,
+        version=decoded.version,
+        type=decoded.type,
+        text=UNSET if text is None else text[:characters_max],
+        is_cut=text is not None and len(text) > characters_max,
+        reason=UNSET if decoded.reason is None else decoded.reason,
+    )
+    return msgspec.structs.replace(content, decoded=shown)
 
 
 def show_headers(

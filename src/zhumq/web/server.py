@@ -81,7 +81,7 @@ class WebServer(uvicorn.Server):
 
 
 def serve(config: WebConfig, listen: Address, tls: Tls | None = None) -> int:
-    """Serve until SIGTERM or SIGINT. Prints one line when it listens. Returns the exit code."""
+    """Serve until SIGTERM or SIGINT. Prints its address when it listens. Returns the exit code."""
     server = WebServer(config, listen, tls)
 
     def stop(*_: object) -> None:
@@ -91,6 +91,7 @@ def serve(config: WebConfig, listen: Address, tls: Tls | None = None) -> int:
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, stop)
     sys.stdout.write(f"zhumq web ready url={server.url} bootstrap={config.bootstrap}\n")
+    sys.stdout.write(f"The console is at {server.url}/\n")
     sys.stdout.flush()
     server.run_until_stopped()
     return 0

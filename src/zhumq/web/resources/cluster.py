@@ -6,7 +6,13 @@ import msgspec
 from msgspec import Meta
 
 from zhumq.admin import sizes
-from zhumq.admin.cluster import BrokerState, UnwellPartition, describe_cluster
+from zhumq.admin.cluster import (
+    BrokerDetails,
+    BrokerState,
+    UnwellPartition,
+    describe_brokers,
+    describe_cluster,
+)
 from zhumq.web.brokers import Brokers
 from zhumq.web.paging import Page, PageQuery, page_of
 
@@ -17,6 +23,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster as one of its brokers sees it."""
 
     cluster: str
+    bootstrap: str  # where this process reaches the brokers
     controller: int | None
     topics: int
     partitions: int
@@ -39,6 +46,7 @@ def show_cluster(brokers: Brokers) -> Cluster:
     found = describe_cluster(brokers.connection)
     return Cluster(
         cluster=found.cluster,
+        bootstrap=brokers.connection.bootstrap,
         controller=next((each.broker for each in found.brokers if each.controller), None),
         topics=found.topics,
         partitions=found.partitions,
@@ -46,6 +54,11 @@ def show_cluster(brokers: Brokers) -> Cluster:
         underreplicated=found.underreplicated,
         brokers=list(found.brokers),
     )
+
+
+def list_brokers(brokers: Brokers) -> list[BrokerDetails]:
+    """List the brokers with their version, their leaders and replicas, and the size of these."""
+    return describe_brokers(brokers.connection)
 
 
 def list_unwell(brokers: Brokers, query: UnwellQuery) -> Page[UnwellPartition]:

@@ -9,10 +9,10 @@ from msgspec import Meta
 from zhumq.admin import dead_letters
 from zhumq.admin.messages import PAGE_BYTES_MAX
 from zhumq.web.brokers import Brokers
-from zhumq.web.content import Content, Header, show, show_headers
+from zhumq.web.content import Content, GivenContent, Header, read_content, show, show_headers
 from zhumq.web.names import Offset, PartitionNumber, TopicName
 from zhumq.web.paging import After, Page, PageQuery, format_offsets, page_of, parse_offsets
-from zhumq.web.resources.messages import ShownQuery
+from zhumq.web.resources.messages import HEADERS_MAX, GivenHeader, ShownQuery
 
 REPLAYED_MAX: Final = 10_000  # by one request
 REPLAYED_DEFAULT: Final = 1_000
@@ -60,11 +60,20 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     headers: list[Header]
 
 
+class EditedMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is sent back in place of a dead letter. A value of null is a tombstone."""
+
+    value: GivenContent | str | None
+    key: GivenContent | str | None = None
+    headers: Annotated[list[GivenHeader], Meta(max_length=HEADERS_MAX)] = []
+
+
 class DeadLetterPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The place of a dead letter in its dead-letter topic."""
+    """The place of a dead letter in its dead-letter topic, and what is sent in place of it."""
 
     partition: PartitionNumber
     offset: Offset
+    edited: EditedMessage | None = None
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -129,19 +138,34 @@ def count_reasons(brokers: Brokers, topic: TopicName) -> list[dead_letters.Reaso
 def replay(brokers: Brokers, topic: TopicName, body: Replay) -> Replayed:
     """Send dead letters back to the topic they came from, up to a limit: repeat it until fewer are replayed."""
     offsets: dict[int, set[int]] | None = None
+    edited: dict[tuple[int, int], dead_letters.EditedMessage] = {}
     if body.only is not None:
         offsets = {}
         for each in body.only:
             offsets.setdefault(each.partition, set()).add(each.offset)
+            if each.edited is not None:
+                edited[each.partition, each.offset] = _edited(each.edited)
     count = dead_letters.replay_dead_letters(
         brokers.connection,
         topic,
         group=body.group,
         offsets=offsets,
+        edited=edited,
         again=body.again,
         limit=body.limit,
     )
     return Replayed(replayed=count)
+
+
+def _edited(given: EditedMessage) -> dead_letters.EditedMessage:
+    return dead_letters.EditedMessage(
+        key=read_content(given.key, "edited.key"),
+        value=read_content(given.value, "edited.value"),
+        headers=tuple(
+            (each.name, read_content(each.value, f"the header {each.name!r}"))
+            for each in given.headers
+        ),
+    )
 
 
 def _shown(each: dead_letters.DeadLetter, query: ShownQuery) -> DeadLetter:

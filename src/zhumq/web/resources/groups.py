@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from zhumq.admin import groups, settings
+from zhumq.admin import group_lags, groups, settings
 from zhumq.admin.positions import parse_position
 from zhumq.web.brokers import Brokers
 from zhumq.web.names import (
@@ -34,6 +34,15 @@ class GroupPage(msgspec.Struct, frozen=True, kw_only=True):
     """One page of groups. `warning` is why groups of subscriptions, or what is known of them, may be missing."""
 
     items: Sequence[groups.GroupSummary]
+    next: str | None
+    warning: str | None
+
+
+class LagPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The lags of one page of groups. `left_out` are the groups of the page without one, and why."""
+
+    items: Sequence[group_lags.GroupLag]
+    left_out: Sequence[group_lags.LeftOut]
     next: str | None
     warning: str | None
 
@@ -74,6 +83,13 @@ def list_groups(brokers: Brokers, query: GroupQuery) -> GroupPage:
     ]
     page = page_of(found, lambda each: each.group, limit=query.limit, after=query.after)
     return GroupPage(items=page.items, next=page.next, warning=listed.warning)
+
+
+def list_lags(brokers: Brokers, query: GroupQuery) -> LagPage:
+    """Show the lags of a page of the list of groups: of the page that the same query lists."""
+    page = list_groups(brokers, query)
+    found = group_lags.group_lags(brokers.connection, [each.group for each in page.items])
+    return LagPage(items=found.lags, left_out=found.left_out, next=page.next, warning=page.warning)
 
 
 def describe_group(brokers: Brokers, group: GroupName) -> groups.Group:

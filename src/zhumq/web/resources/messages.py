@@ -1,13 +1,15 @@
 """Messages: a page of a topic from a position on, those with a key or a tag, and sending."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from zhumq.admin import messages
+from zhumq.admin.decoding import MessageDecoder
 from zhumq.admin.errors import NotFound
+from zhumq.admin.key_trace import trace_key
 from zhumq.admin.lookup import FoundMessage, lookup
 from zhumq.admin.offsets import EARLIEST, LATEST, Position, resolve_offsets
 from zhumq.admin.positions import parse_position
@@ -24,6 +26,7 @@ from zhumq.web.content import (
     Header,
     read_content,
     show,
+    show_decoded,
     show_headers,
 )
 from zhumq.web.names import (
@@ -54,6 +57,12 @@ class ShownQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     limit: Limit = LIMIT_DEFAULT
     format: Format = "auto"
     value_bytes: ShownBytes = SHOWN_BYTES_DEFAULT
+    decode: Annotated[
+        bool,
+        Meta(
+            description="With what a message is by its schema, if it begins with the id of one that the registry has."
+        ),
+    ] = False
 
 
 class MessageQuery(ShownQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,6 +94,14 @@ class LookupQuery(ShownQuery, frozen=True, kw_only=True, forbid_unknown_fields=T
     to_ms: Milliseconds | None = None
 
 
+class KeyQuery(ShownQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Messages with a key, in all topics with index.keys=true. One of key and key_base64 is given."""
+
+    limit: Annotated[int, Meta(ge=1, le=FOUND_MAX, description="The most items.")] = FOUND_MAX
+    key: Annotated[str, Meta(max_length=8_192)] | None = None
+    key_base64: Annotated[str, Meta(max_length=8_192)] | None = None
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """A message of a topic."""
 
@@ -112,6 +129,16 @@ class FoundMessages(msgspec.Struct, frozen=True, kw_only=True):
     items: list[Message]
     is_complete: bool  # No older messages were left out.
     scanned: int  # offsets that were read one by one, as the index does not have them yet
+
+
+class FollowedKey(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages with a key, newest first, and the topics that were looked into."""
+
+    items: list[Message]
+    searched: list[str]
+    # Topics with an index that were not looked into: there are too many, it took too long, or they may not be read.
+    left_out: list[str]
+    is_complete: bool
 
 
 class GivenHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -168,19 +195,33 @@ def read_messages(brokers: Brokers, topic: TopicName, query: MessageQuery) -> Me
         page = _wait(brokers, topic, page.next_offsets, query, isolation, passes)
     found = sorted(page.messages, key=lambda each: (each.timestamp_ms, each.partition, each.offset))
     return Messages(
-        items=[_shown(each, query) for each in (found[-limit:] if is_newest else found)],
+        items=_shown(brokers, found[-limit:] if is_newest else found, query),
         next=format_offsets(page.next_offsets),
         is_at_end=page.is_at_end,
         scanned=page.scanned,
     )
 
 
+def follow_key(brokers: Brokers, query: KeyQuery) -> FollowedKey:
+    """Find the messages with a key in all topics with index.keys=true, newest first.
+
+    It looks into up to 50 topics, and takes the newest 20 messages of each.
+    """
+    key = _sought_key(query)
+    if key is None or None not in (query.key, query.key_base64):
+        raise invalid("give one of key and key_base64")
+    found = trace_key(brokers.connection, key, limit=query.limit)
+    return FollowedKey(
+        items=_shown(brokers, found.messages, query),
+        searched=list(found.searched),
+        left_out=list(found.left_out),
+        is_complete=found.is_complete,
+    )
+
+
 def look_up(brokers: Brokers, topic: TopicName, query: LookupQuery) -> FoundMessages:
     """Find messages by their key or a tag, newest first. The topic has index.keys=true."""
-    key = query.key.encode() if query.key is not None else None
-    if query.key_base64 is not None:
-        given = read_content(GivenContent(base64=query.key_base64), "key_base64")
-        key = given if key is None else key
+    key = _sought_key(query)
     if [query.key, query.key_base64, query.tag].count(None) != 2:
         raise invalid("a lookup has one of key, key_base64 and tag")
     found = lookup(
@@ -194,10 +235,18 @@ def look_up(brokers: Brokers, topic: TopicName, query: LookupQuery) -> FoundMess
         limit=query.limit,
     )
     return FoundMessages(
-        items=[_shown(each, query) for each in found.messages],
+        items=_shown(brokers, found.messages, query),
         is_complete=found.is_complete,
         scanned=found.scanned,
     )
+
+
+def _sought_key(query: LookupQuery | KeyQuery) -> bytes | None:
+    if query.key is not None:
+        return query.key.encode()
+    if query.key_base64 is None:
+        return None
+    return read_content(GivenContent(base64=query.key_base64), "key_base64")
 
 
 def send_messages(brokers: Brokers, topic: TopicName, body: GivenMessages) -> SentMessages:
@@ -278,13 +327,29 @@ def _wait(
         brokers.waiting_slots.release()
 
 
-def _shown(message: FoundMessage, query: ShownQuery) -> Message:
+def _shown(brokers: Brokers, found: Sequence[FoundMessage], query: ShownQuery) -> list[Message]:
+    if not query.decode:
+        return [_message(each, query, None) for each in found]
+    contents = [content for each in found for content in (each.key, each.value)]
+    decoder = MessageDecoder(brokers.schemas, brokers.schema_link, contents)
+    return [_message(each, query, decoder) for each in found]
+
+
+def _message(message: FoundMessage, query: ShownQuery, decoder: MessageDecoder | None) -> Message:
+    def content(given: bytes | None, part: str) -> Content | None:
+        shown = show(given, query.format, query.value_bytes)
+        if decoder is None:
+            return shown
+        # The subject that serializers of Confluent use by default.
+        decoded = decoder.decode(given, f"{message.topic}-{part}")
+        return show_decoded(shown, decoded, query.value_bytes)
+
     return Message(
         topic=message.topic,
         partition=message.partition,
         offset=message.offset,
         timestamp_ms=message.timestamp_ms if message.timestamp_ms >= 0 else None,
-        key=show(message.key, query.format, query.value_bytes),
-        value=show(message.value, query.format, query.value_bytes),
+        key=content(message.key, "key"),
+        value=content(message.value, "value"),
         headers=show_headers(message.headers, query.format, query.value_bytes),
     )

@@ -53,6 +53,8 @@ class TopicSetting(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     value: str | None
     is_own: bool
+    default: str | None  # if no broker has another; null, too: not known
+    origin: settings.Origin  # where the value comes from
 
 
 class PartitionSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +97,7 @@ def create_topic(brokers: Brokers, body: NewTopic) -> topics.Topic:
         replicas=body.replicas or topics.BROKER_DEFAULT,
         settings=body.settings,
     )
-    return topics.describe_topic(brokers.connection, body.topic)
+    return topics.describe_new_topic(brokers.connection, body.topic)
 
 
 def describe_topic(brokers: Brokers, topic: TopicName) -> topics.Topic:
@@ -165,6 +167,12 @@ def release_topic(brokers: Brokers, topic: TopicName) -> Released:
 def shown_settings(found: Mapping[str, settings.Setting]) -> list[TopicSetting]:
     """Settings by name."""
     return [
-        TopicSetting(name=name, value=each.value, is_own=each.is_own)
+        TopicSetting(
+            name=name,
+            value=each.value,
+            is_own=each.is_own,
+            default=each.default,
+            origin=each.origin,
+        )
         for name, each in sorted(found.items())
     ]

@@ -47,6 +47,12 @@ class ProducerQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=
     partition: PartitionNumber | None = None
 
 
+class WritingQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which producers."""
+
+    topic: TopicName | None = None
+
+
 def list_transactions(
     brokers: Brokers, query: TransactionQuery
 ) -> Page[transactions.TransactionSummary]:
@@ -92,6 +98,17 @@ def abort_hanging(brokers: Brokers, body: HangingTransaction) -> transactions.Op
     )
 
 
+def list_writing(brokers: Brokers, query: WritingQuery) -> Page[producers.WritingProducer]:
+    """List who writes what at which rate: producers of all kinds, by topic and partition.
+
+    A producer that writes to several partitions is there for each of them. Topics that the caller may not read are left out.
+    """
+    topics = [query.topic] if query.topic is not None else None
+    found = producers.list_writing(brokers.connection, topics=topics)
+    found.sort(key=_writing_name)
+    return page_of(found, _writing_name, limit=query.limit, after=query.after)
+
+
 def list_producers(
     brokers: Brokers, topic: TopicName, query: ProducerQuery
 ) -> Page[producers.ActiveProducer]:
@@ -103,3 +120,9 @@ def list_producers(
 def _name(each: producers.ActiveProducer) -> str:
     """A name that sorts as partition and id do."""
     return f"{each.partition:010}:{each.producer_id:019}"
+
+
+def _writing_name(each: producers.WritingProducer) -> str:
+    """A name that sorts as topic and partition do; the rest of it tells producers apart."""
+    of_producer = f"{each.producer_id} {each.host} {each.principal} {each.client_id}"
+    return f"{each.topic} {each.partition:010} {each.broker_id} {of_producer}"

@@ -1,0 +1,186 @@
+/** The overview: brokers, partitions, disks, and what needs attention and why. */
+
+import { get, Problem } from '../api.js';
+import { h, patch, path } from '../dom.js';
+import { bytes, count, percent, plural, visible } from '../format.js';
+import { byteRate, historySection, rate } from '../history.js';
+import { badge, emptyText, fullness, section, topicLink } from '../parts.js';
+import { table } from '../table.js';
+
+const SLOW_MS = 20_000;
+const UNWELL_MAX = 50; // partitions that are listed
+const DISK_FULL = 0.85;
+
+export default function showOverview(page) {
+  const numbers = h('dl', { class: 'tiles' });
+  const attention = h('div', null);
+  const brokers = table({
+    caption: 'Brokers',
+    key: (each) => String(each.broker),
+    columns: [
+      { title: 'Broker', cell: (each) => each.broker, sort: (each) => each.broker },
+      { title: 'Address', cell: (each) => h('code', null, visible(each.address)) },
+      { title: 'Rack', cell: (each) => (each.rack === null ? '–' : visible(each.rack)) },
+      { title: 'Role', cell: (each) => (each.controller ? badge('controller', 'accent') : '') },
+      { title: 'Leads', kind: 'number', cell: (each) => count(each.leads), sort: (each) => each.leads },
+      { title: 'Replicas', kind: 'number', cell: (each) => count(each.replicas), sort: (each) => each.replicas },
+    ],
+  });
+  const folders = table({
+    caption: 'Data folders',
+    key: (each) => `${each.broker} ${each.folder}`,
+    columns: [
+      { title: 'Broker', cell: (each) => each.broker },
+      { title: 'Folder', cell: (each) => h('code', null, visible(each.folder)) },
+      { title: 'Messages take', kind: 'number', cell: (each) => bytes(each.size_bytes), sort: (each) => each.size_bytes },
+      { title: 'Free on the disk', kind: 'number', cell: (each) => bytes(each.usable_bytes) },
+      { title: 'Disk', kind: 'number', cell: (each) => bytes(each.total_bytes) },
+      { title: 'Used', cell: (each) => used(each) },
+    ],
+  });
+  const unwell = table({
+    caption: 'Partitions that need attention',
+    key: (each) => `${each.topic} ${each.partition}`,
+    empty: 'Every partition has a leader, and all its replicas are in sync.',
+    columns: [
+      { title: 'Topic', cell: (each) => topicLink(each.topic), sort: (each) => each.topic },
+      { title: 'Partition', cell: (each) => each.partition },
+      { title: 'State', cell: (each) => (each.leader === null ? badge('no leader', 'bad') : badge('under-replicated', 'warn')) },
+      { title: 'Leader', kind: 'number', cell: (each) => each.leader ?? '–' },
+      { title: 'Replicas', cell: (each) => each.replicas.join(', ') },
+      { title: 'In sync', cell: (each) => each.in_sync.join(', ') || 'none' },
+    ],
+  });
+  const known = { cluster: null, folders: null, deadLetters: null, parked: null, halves: null };
+  const redraw = () => patch(attention, attentionList(findings(known)));
+
+  page.show(
+    page.heading('Overview'),
+    numbers,
+    section('Needs attention', { 'aria-live': 'polite' }, attention),
+    historySection(page, {
+      what: 'cluster',
+      charts: [
+        { label: 'Messages a second', lines: [['messages_in', 'in'], ['messages_out', 'out']], show: rate },
+        { label: 'Bytes a second', lines: [['bytes_in', 'in'], ['bytes_out', 'out']], show: byteRate },
+        { label: 'Disks', lines: [['disk_used_bytes', 'used']], show: bytes, top: 'disk_total_bytes' },
+      ],
+    }),
+    section('Brokers', null, brokers.element),
+    section('Disks', null, folders.element),
+    section('Partitions', null, unwell.element),
+  );
+
+  page.watch({
+    kinds: ['topic', 'broker', 'cluster'],
+    load: (signal) => Promise.all([get('/cluster', null, { signal }), get('/cluster/unwell-partitions', { limit: UNWELL_MAX }, { signal })]),
+    show([cluster, partitions]) {
+      known.cluster = cluster;
+      patch(numbers, tiles(cluster));
+      brokers.update(cluster.brokers);
+      unwell.update(partitions.items);
+      redraw();
+    },
+  });
+  page.watch({
+    everyMs: 10_000,
+    load: (signal) => get('/cluster/data-folders', null, { signal }),
+    show(found) {
+      known.folders = found;
+      folders.update(found);
+      redraw();
+    },
+    fail: () => folders.update([]),
+  });
+  // A user may not have the right to all of these, and a broker may be without push: the rest is shown all the same.
+  page.watch({
+    everyMs: SLOW_MS,
+    load: (signal) => Promise.all([
+      optional(get('/dead-letters', { limit: 1000 }, { signal })),
+      optional(get('/push-sessions', { state: 'parked', limit: 1000 }, { signal })),
+      optional(get('/half-messages', { state: ['failed', 'given-up'], limit: 1000 }, { signal })),
+    ]),
+    show([deadLetters, parked, halves]) {
+      Object.assign(known, { deadLetters, parked, halves });
+      redraw();
+    },
+  });
+}
+
+async function optional(request) {
+  try {
+    return await request;
+  } catch (error) {
+    if (error instanceof Problem && !error.isUnavailable) return null;
+    throw error;
+  }
+}
+
+function tiles(cluster) {
+  const tile = (name, value, kind) => h('div', { class: kind ?? null }, h('dt', null, name), h('dd', null, value));
+  return [
+    tile('Brokers', count(cluster.brokers.length)),
+    tile('Controller', cluster.controller === null ? 'none' : `broker ${cluster.controller}`, cluster.controller === null ? 'bad' : null),
+    tile('Topics', count(cluster.topics)),
+    tile('Partitions', count(cluster.partitions)),
+    tile('Without a leader', count(cluster.leaderless), cluster.leaderless ? 'bad' : null),
+    tile('Under-replicated', count(cluster.underreplicated), cluster.underreplicated ? 'warn' : null),
+  ];
+}
+
+function used(folder) {
+  if (!folder.total_bytes || folder.usable_bytes === null) return '–';
+  const share = 1 - folder.usable_bytes / folder.total_bytes;
+  return fullness(share, `Disk of broker ${folder.broker}`);
+}
+
+/** What an operator should look at: how bad it is, what it is, why it matters, and where it is shown. */
+function findings({ cluster, folders, deadLetters, parked, halves }) {
+  const found = [];
+  const add = (kind, what, why, href, text) => found.push({ kind, what, why, href, text });
+  if (cluster?.controller === null) {
+    add('bad', 'The cluster has no controller', 'Topics cannot be created, and no new leaders are chosen, until a broker is elected.');
+  }
+  if (cluster?.leaderless) {
+    add('bad', `${plural(cluster.leaderless, 'partition')} without a leader`, 'They can be neither written nor read until one of their replicas is back.');
+  }
+  if (cluster?.underreplicated) {
+    add('warn', `${plural(cluster.underreplicated, 'partition')} under-replicated`, 'A replica lags behind or its broker is down: one more failure may cost messages.');
+  }
+  for (const each of folders ?? []) {
+    if (!each.total_bytes || each.usable_bytes === null) continue;
+    const share = 1 - each.usable_bytes / each.total_bytes;
+    if (share >= DISK_FULL) {
+      const why = `${bytes(each.usable_bytes)} are left. A full disk deletes the oldest segments early, then refuses messages.`;
+      add('warn', `The disk of broker ${each.broker} is ${percent(share)} full`, why);
+    }
+  }
+  for (const each of deadLetters?.items ?? []) {
+    if (each.left > 0) {
+      const why = 'Consumers have given up on these messages. Look at the reasons, then replay them.';
+      add('warn', `${plural(each.left, 'dead letter')} in ${visible(each.topic)}`, why, path`/dead-letters/${each.topic}`, 'Inspect');
+    }
+  }
+  for (const each of parked?.items ?? []) {
+    add('bad', `The session ${visible(each.name)} is parked`, `It gets no messages until it is resumed. Reason: ${visible(each.reason)}`, '/sessions?state=parked', 'Resume');
+  }
+  if (halves?.items.length) {
+    add('warn', `${plural(halves.items.length, 'half message')} that no producer decides on`, 'Decide in its place: commit or roll back.', '/half-messages', 'Decide');
+  }
+  return found;
+}
+
+function attentionList(found) {
+  if (found.length === 0) return emptyText('Nothing.');
+  return h(
+    'ul',
+    { class: 'attention' },
+    found.map(({ kind, what, why, href, text }) => h(
+      'li',
+      { class: kind },
+      h('strong', null, what),
+      h('span', null, why),
+      href ? h('a', { href }, text) : null,
+    )),
+  );
+}

@@ -1,0 +1,94 @@
+/** The list of topics: find one, create one. */
+
+import { change, get } from '../api.js';
+import { h, patch, path, withQuery } from '../dom.js';
+import { field, InvalidInput, openDialog } from '../forms.js';
+import { count } from '../format.js';
+import { button, pager, topicLink } from '../parts.js';
+import { go, setAddress } from '../router.js';
+import { table } from '../table.js';
+
+const PAGE_ROWS = 100;
+const TYPING_MS = 200;
+
+export default function showTopics(page) {
+  const query = { search: page.query.get('search') ?? '', internal: page.query.get('internal') === 'true', after: page.query.get('after') ?? '' };
+  const pages = h('div', null);
+  const list = table({
+    caption: 'Topics',
+    key: (each) => each.topic,
+    empty: 'No topic has this in its name.',
+    columns: [
+      { title: 'Topic', kind: 'wide', cell: (each) => topicLink(each.topic) },
+      { title: 'Partitions', kind: 'number', cell: (each) => count(each.partitions), sort: (each) => each.partitions },
+      { title: 'Replicas', kind: 'number', cell: (each) => count(each.replicas), sort: (each) => each.replicas },
+      { title: 'Messages', cell: (each) => h('a', { href: path`/topics/${each.topic}/messages` }, 'Messages') },
+    ],
+  });
+  let typing = null;
+  const filters = h(
+    'form',
+    { class: 'filters', role: 'search', onsubmit: (event) => event.preventDefault(), oninput: onInput },
+    field({ name: 'search', label: 'Search', kind: 'search', value: query.search, placeholder: 'part of a name' }),
+    field({ name: 'internal', label: 'Internal topics', kind: 'checkbox', value: query.internal }),
+  );
+
+  function onInput() {
+    clearTimeout(typing);
+    typing = setTimeout(() => {
+      Object.assign(query, { search: filters.elements.search.value, internal: filters.elements.internal.checked, after: '' });
+      setAddress(query);
+      reading.refresh();
+    }, TYPING_MS);
+  }
+
+  page.show(
+    page.heading('Topics', { actions: [button('Create topic', createTopic, { class: 'primary' })] }),
+    filters,
+    list.element,
+    pages,
+  );
+  const reading = page.watch({
+    kinds: ['topic'],
+    everyMs: 15_000,
+    load: (signal) => get('/topics', { ...query, limit: PAGE_ROWS }, { signal }),
+    show(found) {
+      list.update(found.items);
+      patch(pages, pager(query.after, found.next, (after) => withQuery('/topics', { ...query, after })));
+    },
+  });
+}
+
+/** Ask for a new topic, and go to its page. */
+function createTopic() {
+  openDialog({
+    title: 'Create a topic',
+    submit: 'Create',
+    body: [
+      field({ name: 'topic', label: 'Name', required: true, hint: 'Characters a-z, A-Z, 0-9, dot, underscore and hyphen. It cannot be renamed.' }),
+      field({ name: 'partitions', label: 'Partitions', kind: 'number', min: 1, hint: 'Empty: the default of the brokers. More can be added later, none removed.' }),
+      field({ name: 'replicas', label: 'Replicas', kind: 'number', min: 1, hint: 'Empty: the default of the brokers. At most as many as there are brokers.' }),
+      field({ name: 'settings', label: 'Settings', kind: 'textarea', rows: 3, hint: 'One in each line: retention.ms=86400000. Empty: the defaults.' }),
+    ],
+    async run({ topic, partitions, replicas, settings }) {
+      const body = { topic, settings: parseSettings(settings) };
+      if (partitions) body.partitions = Number(partitions);
+      if (replicas) body.replicas = Number(replicas);
+      return change('POST', '/topics', body);
+    },
+    done({ topic }) {
+      go(path`/topics/${topic}`);
+      return `The topic ${topic} is created.`;
+    },
+  });
+}
+
+function parseSettings(text) {
+  const found = {};
+  for (const line of text.split('\n').map((each) => each.trim()).filter(Boolean)) {
+    const at = line.indexOf('=');
+    if (at < 1) throw new InvalidInput(`"${line}" is no setting: write name=value`);
+    found[line.slice(0, at).trim()] = line.slice(at + 1).trim();
+  }
+  return found;
+}

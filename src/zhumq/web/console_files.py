@@ -1,0 +1,89 @@
+"""The console's files: plain modules that a browser runs as they are, and the pages whose address they answer."""
+
+import importlib.resources
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from zhumq.web.answers import tagged_response
+
+FILES_PATH: Final = "/console"
+# The first part of the address of each page. What follows it is for the browser: a page of a name that does not exist
+# says so itself.
+PAGES: Final = (
+    "cluster", "topics", "groups", "producers", "keys", "dead-letters", "sessions", "transactions", "half-messages",
+    "pipelines", "schemas", "users", "acls", "quotas", "audit", "login",
+)  # fmt: skip
+_INDEX: Final = "index.html"
+_MEDIA_TYPES: Final = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+# No script or style but of these files, and none that a page would make of a text: `trusted-types 'none'` lets the
+# browser refuse every assignment to innerHTML and its kind.
+_POLICY: Final = (
+    "default-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self';"
+    " require-trusted-types-for 'script'; trusted-types 'none'"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleFile:
+    """A file as it is served."""
+
+    content: bytes
+    media_type: str
+
+
+def read_files() -> dict[str, ConsoleFile]:
+    """The files by their path below FILES_PATH. They are few and small, so they stay in memory."""
+    root = importlib.resources.files("zhumq.web").joinpath("console")
+    return {
+        name: ConsoleFile(content=each.read_bytes(), media_type=_MEDIA_TYPES[suffix])
+        for name, each in _walk(root, "")
+        if (suffix := name[name.rfind(".") :]) in _MEDIA_TYPES
+    }
+
+
+def console_routes() -> list[Route]:
+    """The routes of the files, and of the pages: each page is the index, which shows what its address says."""
+    files = read_files()
+
+    index = _serve(files[_INDEX])
+    # One route for each file: every other path below is answered as unknown paths are.
+    return [
+        Route("/", index, methods=["GET"]),
+        *(Route(f"/{page}", index, methods=["GET"]) for page in PAGES),
+        *(Route(f"/{page}/{{rest:path}}", index, methods=["GET"]) for page in PAGES),
+        *(
+            Route(f"{FILES_PATH}/{name}", _serve(each), methods=["GET"])
+            for name, each in files.items()
+        ),
+    ]
+
+
+def _walk(folder: Traversable, above: str) -> Iterator[tuple[str, Traversable]]:
+    for each in folder.iterdir():
+        if each.is_dir():
+            yield from _walk(each, f"{above}{each.name}/")
+        else:
+            yield above + each.name, each
+
+
+def _serve(file: ConsoleFile) -> Any:
+    async def serve(request: Request) -> Response:
+        return tagged_response(
+            file.content,
+            media_type=file.media_type,
+            if_none_match=request.headers.get("if-none-match"),
+            headers={"Content-Security-Policy": _POLICY},
+        )
+
+    return serve
