@@ -101,6 +101,11 @@ class ArchiveTable:
                     ends[partition] = max(end, ends.get(partition, 0))
         return merged
 
+    def has(self, *, query: str, batch: int) -> bool:
+        """Whether the table has a batch of a query."""
+        document = self._folder.read_document(_state_name(query))
+        return document is not None and batch <= QueryState.of(document).last_batch
+
     def add(self, rows: DataFrame, *, query: str, batch: int, stateful: bool = False) -> int:
         """Add the rows of a batch unless the table has them. Returns how many were added."""
         states = self.states()

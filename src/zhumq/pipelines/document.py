@@ -5,13 +5,15 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import yaml
 
 from zhumq.model.errors import ZhumqError
 
 FILE_BYTES_MAX: Final = 1024 * 1024
+VALUES_MAX: Final = 100_000  # in one field: an alias may repeat others
+NESTING_MAX: Final = 50
 _PARAMETER: Final = re.compile(r"\$\{([^}]*)\}")
 _PARAMETER_ONLY: Final = re.compile(r"\$\{(?!env:|file:)([^}]*)\}")
 _PARAMETER_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
@@ -102,6 +104,13 @@ class Field:
             )
         return text
 
+    def value(self) -> Any:
+        """The value as Python has it: a text, a number, true or false, null, a list or a dictionary.
+
+        A date or a time stays a text.
+        """
+        return self._value(self._node, [VALUES_MAX], depth=0)
+
     def items(self) -> list["Field"]:
         """The members of a list; one text alone stands for a list of one."""
         if isinstance(self._node, yaml.SequenceNode):
@@ -131,11 +140,38 @@ class Field:
             found[key.value] = self._child(value, name)
         return Fields(self, found)
 
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        return self._parameters
+
     def with_parameters(self, parameters: Mapping[str, str]) -> "Field":
         return Field(self._node, file=self._file, name=self._name, parameters=parameters)
 
     def _child(self, node: yaml.Node, name: str) -> "Field":
         return Field(node, file=self._file, name=name, parameters=self._parameters)
+
+    def _value(self, node: yaml.Node, left: list[int], *, depth: int) -> Any:
+        left[0] -= 1
+        if left[0] < 0 or depth > NESTING_MAX:
+            self.fail(
+                f"has more than {VALUES_MAX:,} values, or is nested more than {NESTING_MAX} times"
+            )
+        match node:
+            case yaml.SequenceNode():
+                return [self._value(each, left, depth=depth + 1) for each in node.value]
+            case yaml.MappingNode():
+                return {
+                    str(self._value(key, left, depth=depth + 1)): self._value(
+                        value, left, depth=depth + 1
+                    )
+                    for key, value in node.value
+                }
+        if node.tag.rpartition(":")[2] in ("null", "bool", "int", "float"):
+            try:
+                return yaml.constructor.SafeConstructor().construct_object(node)
+            except (ValueError, yaml.YAMLError):
+                self.fail(f"{node.value!r} is not a value")
+        return _PARAMETER.sub(self._fill_in, node.value)
 
     def _fill_in(self, match: re.Match[str]) -> str:
         name = match[1]
@@ -219,4 +255,4 @@ def parse_document(raw: bytes, file: str) -> Field:
 
 def _did_you_mean(word: str, choices: tuple[str, ...]) -> str:
     near = difflib.get_close_matches(word, choices, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    return f" (did you mean {str(near[0])!r}?)" if near else ""

@@ -1,6 +1,7 @@
 """A folder on any file system that Spark knows: this machine's, HDFS, an object store."""
 
 import json
+import uuid
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -38,6 +39,8 @@ class Folder:
         kind = self._hadoop.Options.Rename
         self._overwrite: Any = context._gateway.new_array(kind, 1)  # Java's varargs
         self._overwrite[0] = kind.OVERWRITE
+        self._overwrite_nothing: Any = context._gateway.new_array(kind, 0)
+        self._nio: Any = context._jvm.java.nio.file
         self._root: Any = system.makeQualified(given)
         self.path = str(self._root.toString())
 
@@ -83,20 +86,63 @@ class Folder:
 
     def read_document(self, name: str) -> Any | None:
         """A JSON document, or None if it does not exist."""
-        if not self.exists(name):
-            return None
+        raw = self.read(name)
+        try:
+            return None if raw is None else json.loads(raw)
+        except ValueError as error:
+            raise FolderFailed(f"{self.inside(name)} is damaged: {error}") from None
+
+    def read(self, name: str) -> bytes | None:
+        """The contents of a file, or None if it does not exist."""
+        return self.read_bytes(name) if self.exists(name) else None
+
+    def read_bytes(self, name: str) -> bytes:
+        """A whole file, which must not be larger than TEXT_BYTES_MAX."""
 
         def read() -> bytes:
             stream = self._system.open(self._path(name))
             try:
-                return bytes(stream.readNBytes(TEXT_BYTES_MAX))
+                return bytes(stream.readNBytes(TEXT_BYTES_MAX + 1))
             finally:
                 stream.close()
 
-        try:
-            return json.loads(self._do(f"read {name}", read))
-        except ValueError as error:
-            raise FolderFailed(f"{self.inside(name)} is damaged: {error}") from None
+        raw: bytes = self._do(f"read {name}", read)
+        if len(raw) > TEXT_BYTES_MAX:
+            raise FolderFailed(f"{self.inside(name)} is larger than {TEXT_BYTES_MAX} bytes")
+        return raw
+
+    def write_new(self, name: str, raw: bytes) -> bool:
+        """Write a whole file atomically unless its name is taken; returns whether it was free.
+
+        Of several writers one succeeds, on file systems whose rename is atomic (a local one, HDFS).
+        """
+        folder, _, file = name.rpartition("/")
+        temporary = f"{folder}/.{file}.{uuid.uuid4().hex}.tmp"
+
+        def write() -> bool:
+            path, target = self._path(temporary), self._path(name)
+            self._system.mkdirs(path.getParent())
+            stream = self._system.create(path, True)
+            try:
+                stream.write(raw)
+                stream.hsync()
+            finally:
+                stream.close()
+            try:
+                if self._context is None:
+                    # The rename of a local file system replaces a file; a link does not.
+                    self._link(path, target)
+                else:
+                    self._context.rename(path, target, self._overwrite_nothing)
+            except Py4JJavaError as error:
+                if _is_taken(error):
+                    return False
+                raise
+            finally:
+                self._system.delete(path, False)
+            return True
+
+        return bool(self._do(f"write {name}", write))
 
     def write_document(self, name: str, document: Any) -> None:
         """Replace a JSON document atomically."""
@@ -118,6 +164,10 @@ class Folder:
 
         self._do(f"write {name}", write)
 
+    def _link(self, path: Any, target: Any) -> None:
+        place = self._nio.Paths.get
+        self._nio.Files.createLink(place(target.toUri()), place(path.toUri()))
+
     def _path(self, name: str) -> Any:
         return self._hadoop.Path(self.inside(name))
 
@@ -127,3 +177,7 @@ class Folder:
         except Py4JJavaError as error:
             reason = error.java_exception.toString()
             raise FolderFailed(f"cannot {doing} in {self.path}: {reason}") from error
+
+
+def _is_taken(error: Py4JJavaError) -> bool:
+    return str(error.java_exception.getClass().getSimpleName()) == "FileAlreadyExistsException"

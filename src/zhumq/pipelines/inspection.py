@@ -4,10 +4,10 @@ import importlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow.dataset  # type: ignore[import-untyped]
 
@@ -15,6 +15,9 @@ from zhumq.model.errors import ZhumqError
 
 ERROR: Final = "ERROR"
 COLUMNS_MAX: Final = 60  # of the chart on the terminal
+STEPS_MAX: Final = 120  # of the chart that is published
+LEVELS_MAX: Final = 20
+EXAMPLE_CHARACTERS_MAX: Final = 200
 TOP_ERRORS: Final = 5
 BURSTS_SHOWN_MAX: Final = 10
 SERVICES_SHOWN_MAX: Final = 8  # those with the most errors; the rest share one row
@@ -81,6 +84,45 @@ def report(table: str, burst: str = "20", chart: str | None = None) -> Iterator[
         charts = importlib.import_module("zhumq.pipelines.charts")
         charts.paint_inspection(found, Path(chart))
         yield f"chart: {chart}"
+
+
+def findings(table: str, burst: str = "20", chart: str | None = None) -> dict[str, Any]:
+    """The same as figures, for a chart elsewhere: a bounded number of them, with times in milliseconds."""
+    del chart
+    found = read_inspection(table, burst=int(burst))
+    minutes = found.minutes
+    step = -(-len(minutes) // STEPS_MAX)
+    return {
+        "lines": found.lines,
+        "levels": dict(sorted(found.levels.items(), key=lambda each: _rank(each[0]))[:LEVELS_MAX]),
+        "start_ms": _milliseconds(found.first_minute),
+        "step_ms": step * MINUTE // timedelta(milliseconds=1),
+        "errors": [
+            {
+                "service": service[:EXAMPLE_CHARACTERS_MAX],
+                "counts": _by_step(counts, minutes, step),
+            }
+            for service, counts in found.shown_errors.items()
+        ],
+        "bursts": [
+            {
+                "service": each.service[:EXAMPLE_CHARACTERS_MAX],
+                "start_ms": _milliseconds(each.first_minute),
+                "minutes": each.minutes,
+                "errors": each.errors,
+                "example": each.example[:EXAMPLE_CHARACTERS_MAX],
+            }
+            for each in found.bursts[:BURSTS_SHOWN_MAX]
+        ],
+        "top_errors": [
+            {
+                "count": count,
+                "service": service[:EXAMPLE_CHARACTERS_MAX],
+                "template": template[:EXAMPLE_CHARACTERS_MAX],
+            }
+            for count, service, template, _ in found.top_errors
+        ],
+    }
 
 
 def read_inspection(table: str, *, burst: int) -> Inspection:
@@ -157,11 +199,7 @@ def draw(found: Inspection) -> Iterator[str]:
     minutes = found.minutes
     step = -(-len(minutes) // COLUMNS_MAX)
     cells = {
-        service: [
-            sum(counts.get(minute, 0) for minute in minutes[start : start + step])
-            for start in range(0, len(minutes), step)
-        ]
-        for service, counts in found.shown_errors.items()
+        service: _by_step(counts, minutes, step) for service, counts in found.shown_errors.items()
     }
     highest = max((max(row) for row in cells.values()), default=0)
     width = max(len(service) for service in cells)
@@ -190,6 +228,18 @@ def summarize(found: Inspection) -> Iterator[str]:
         yield f"and {len(found.bursts) - BURSTS_SHOWN_MAX} more bursts"
     for count, service, template, _ in found.top_errors:
         yield f"error: {count:,}x {service}: {template}"
+
+
+def _by_step(counts: Mapping[datetime, int], minutes: Sequence[datetime], step: int) -> list[int]:
+    return [
+        sum(counts.get(minute, 0) for minute in minutes[start : start + step])
+        for start in range(0, len(minutes), step)
+    ]
+
+
+def _milliseconds(moment: datetime) -> int:
+    # A table without time zones has the times of UTC.
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _bar(count: int, highest: int) -> str:

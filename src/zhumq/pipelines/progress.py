@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from zhumq.pipelines.status import SinkProgress
 from zhumq.spark.ranges import TOPIC_ID_KEY
+
+METRICS_PREFIX: Final = "zhumq."  # of the names of our metrics, beside those of a user's functions
 
 
 class QueryProgress:
@@ -15,11 +17,13 @@ class QueryProgress:
         self.sink = sink
         self._seen = -1  # the last batch that was added
 
-    def update(self, last: Any | None, recent: Callable[[], Sequence[Any]]) -> bool:
+    def update(
+        self, last: Any | None, recent: Callable[[], Sequence[Any]], *, behind: int = 0
+    ) -> bool:
         """Add the newest reports of a query, and return whether anything changed.
 
         `recent` is called only if reports between the last known one and `last` are missing: a query
-        keeps a hundred of them, and this method is called often.
+        keeps a hundred of them, and this method is called often. `behind` is how much further a sink is behind than its query.
         """
         if last is None:
             return False
@@ -32,7 +36,9 @@ class QueryProgress:
                 self._seen = batch
                 self._add(batch, rows, report)
                 changed = True
+            self._note_source(report)
             lag = lag_of(report)
+            lag = None if lag is None else lag + behind
             if lag is not None and lag != self.sink.lag:
                 self.sink.lag = lag
                 changed = True
@@ -42,6 +48,23 @@ class QueryProgress:
         """Add rows that a table has written, which Spark does not report."""
         self.sink.rows_out = (self.sink.rows_out or 0) + rows
 
+    def add_counts(self, counts: Mapping[str, int]) -> None:
+        """Add rows that the rules of steps have counted."""
+        for name, count in counts.items():
+            self.sink.counts[name] = self.sink.counts.get(name, 0) + count
+
+    def _note_source(self, report: Any) -> None:
+        lags = partition_lags(report)
+        if lags:
+            self.sink.offsets_behind_min = min(lags)
+            self.sink.offsets_behind_max = max(lags)
+            self.sink.offsets_behind_avg = round(sum(lags) / len(lags), 2)
+        operators = list(report["stateOperators"])
+        if operators:
+            self.sink.state_rows = sum(int(each["numRowsTotal"]) for each in operators)
+            self.sink.state_bytes = sum(int(each["memoryUsedBytes"]) for each in operators)
+        self.sink.watermark = dict(report["eventTime"]).get("watermark", self.sink.watermark)
+
     def _add(self, batch: int, rows: int, report: Any) -> None:
         sink = self.sink
         sink.batch = batch
@@ -50,27 +73,46 @@ class QueryProgress:
         duration = dict(report["durationMs"]).get("triggerExecution")
         sink.batch_ms = None if duration is None else int(duration)
         sink.rate = int(rows * 1000 / sink.batch_ms) if sink.batch_ms else None
+        self.add_counts(counts_of(report))
         written = int(dict(report["sink"]).get("numOutputRows", -1))
         if written >= 0:
             self.count(written)
 
 
+def counts_of(report: Any) -> dict[str, int]:
+    """The counts of one batch of a streaming query, as `step.name`."""
+    return {
+        f"{name.removeprefix(METRICS_PREFIX)}.{each}": int(count or 0)
+        for name, row in dict(report["observedMetrics"]).items()
+        if name.startswith(METRICS_PREFIX)
+        for each, count in row.asDict().items()
+    }
+
+
 def lag_of(report: Any) -> int | None:
     """The lag of the query: how many records of its topics it has not read."""
-    lag: int | None = None
+    lags = partition_lags(report)
+    return None if lags is None else sum(lags)
+
+
+def partition_lags(report: Any) -> list[int] | None:
+    """How many records of each partition of its topics a query has not read; None if it is not known.
+
+    Spark takes metrics of a source in `lastProgress` only from sources on the JVM.
+    """
+    lags: list[int] | None = None
     for source in report["sources"]:
         end, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
         if latest is None:
             continue
         read = end or {}
-        behind = (
+        lags = (lags or []) + [
             max(0, last - read.get(topic, {}).get(partition, 0))
             for topic, partitions in latest.items()
             for partition, last in partitions.items()
             if partition != TOPIC_ID_KEY
-        )
-        lag = (lag or 0) + sum(behind)
-    return lag
+        ]
+    return lags
 
 
 def _has_advanced(report: Any) -> bool:

@@ -3,13 +3,11 @@
 import json
 import os
 import sys
-import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -17,23 +15,22 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-from pyspark.sql.streaming.query import StreamingQuery
 
 from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.causes import explain, one_line
+from zhumq.pipelines.functions import findings_of, load_function, make_importable
 from zhumq.pipelines.progress import QueryProgress
-from zhumq.pipelines.sinks import SinkContext, dead_letter_sink, prepare, start, write_once
+from zhumq.pipelines.publishing import Document, document_of, publishing
+from zhumq.pipelines.sinks import SinkContext, dead_letter_sink, prepare, write_once
 from zhumq.pipelines.spec import (
-    DEAD_LETTERS,
     EmptySink,
     Pipeline,
-    PythonStep,
     Sink,
     TopicSink,
     TopicSource,
-    TriggerKind,
 )
+from zhumq.pipelines.spec_errors import function_errors
 from zhumq.pipelines.status import (
     CHECKPOINTS_FOLDER,
     RunStatus,
@@ -42,21 +39,20 @@ from zhumq.pipelines.status import (
     StatusFile,
     timestamp,
 )
+from zhumq.pipelines.stopping import PipelineFailed, StopRequest
+from zhumq.pipelines.streaming import StreamRun
 from zhumq.pipelines.topics import check_broker, make_topics, retention_ms_of
-from zhumq.pipelines.views import Views, build_views, function_errors, load_function
+from zhumq.pipelines.views import Views, build_views
 from zhumq.spark.options import DEFAULT_BOOTSTRAP
 from zhumq.spark.security_options import PREFIX, security_options
 from zhumq.spark.session import spark_session
 
-POLL_SECONDS: Final = 0.2
-STOP_SECONDS_MAX: Final = 120.0  # how long a batch may take to finish after a stop request
 FINDINGS_SHOWN_MAX: Final = 20
 FINDINGS_KEPT_MAX: Final = 10_000  # in the report, to limit memory
 STOPPED_EARLY: Final = "was stopped before its end; its result is incomplete"
 
 
-class PipelineFailed(ZhumqError):
-    """A run that failed."""
+Publish = Callable[[Document], None]
 
 
 class RowsFound(ZhumqError):
@@ -82,39 +78,8 @@ class RunOptions:
     bootstrap: str | None = None  # overrides the one in the file; so does `security`
     security: Mapping[str, str] | None = None
     checkpoint_root: str | None = None  # on a shared file system of a cluster, e.g. hdfs://...
-
-
-@dataclass(slots=True)
-class StopRequest:
-    """A signal handler calls ask(): once to stop after the batch, twice to stop at once."""
-
-    asked: threading.Event = field(default_factory=threading.Event)
-    hurried: threading.Event = field(default_factory=threading.Event)
-
-    def ask(self) -> None:
-        if self.asked.is_set():
-            self.hurried.set()
-        self.asked.set()
-
-    @contextmanager
-    def cancelling(self, spark: SparkSession) -> Iterator[None]:
-        """Cancel Spark's jobs as soon as a stop is requested: a batch run cannot be continued later."""
-        over = threading.Event()
-
-        def watch() -> None:
-            while not over.is_set():
-                if self.asked.wait(POLL_SECONDS):
-                    spark.sparkContext.cancelAllJobs()
-                    # A query may start another job after the cancellation.
-                    over.wait(POLL_SECONDS)
-
-        watcher = threading.Thread(target=watch, name="stop", daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            over.set()
-            watcher.join()
+    sink_tries_max: int | None = None  # of a sink that fails; None: as the trigger has it
+    publish: bool = False  # the progress, to the topic `_pipelines` of the brokers
 
 
 @contextmanager
@@ -146,6 +111,17 @@ def pipeline_session(
         spark.stop()
 
 
+def brokers_of(
+    pipeline: Pipeline, *, bootstrap: str | None, security: Mapping[str, str] | None
+) -> Brokers:
+    """The brokers of a run: the given ones, else those in the file."""
+    given = pipeline.security if security is None else security
+    settings = security_options({f"{PREFIX}{name}": text for name, text in given.items()})
+    return Brokers(
+        bootstrap=bootstrap or pipeline.bootstrap or DEFAULT_BOOTSTRAP, settings=settings
+    )
+
+
 def run_pipeline(
     spark: SparkSession,
     pipeline: Pipeline,
@@ -156,24 +132,43 @@ def run_pipeline(
     """Run to the end, or until it is stopped. Raises PipelineFailed, RowsFound, SpecInvalid."""
     files = StatusFile(options.state_dir, pipeline.name)
     with files.locked():
-        bootstrap = options.bootstrap or pipeline.bootstrap or DEFAULT_BOOTSTRAP
+        brokers = brokers_of(pipeline, bootstrap=options.bootstrap, security=options.security)
         now = timestamp()
         status = RunStatus(
             name=pipeline.name, file=pipeline.file, state=State.STARTING, pid=os.getpid(),
-            started_at=now, updated_at=now, bootstrap=bootstrap, master=options.master,
+            started_at=now, updated_at=now, bootstrap=brokers.bootstrap, master=options.master,
         )  # fmt: skip
-        given = pipeline.security if options.security is None else options.security
-        settings = security_options({f"{PREFIX}{name}": text for name, text in given.items()})
-        brokers = Brokers(bootstrap=bootstrap, settings=settings)
-        run = _Run(spark, pipeline, options, brokers, files, display, status, stop or StopRequest())
-        try:
-            run.carry_out()
-        except BaseException as error:
-            status.state = State.FAILED
-            status.error = one_line(str(error)) or type(error).__name__
-            run.report()
-            raise
+        with _publishing(options, brokers, pipeline.name, display) as publish:
+            run = _Run(
+                spark,
+                pipeline,
+                options,
+                brokers,
+                files,
+                display,
+                status,
+                stop or StopRequest(),
+                publish,
+            )
+            try:
+                run.carry_out()
+            except BaseException as error:
+                status.state = State.FAILED
+                status.error = one_line(str(error)) or type(error).__name__
+                run.report()
+                raise
     return status
+
+
+@contextmanager
+def _publishing(
+    options: RunOptions, brokers: Brokers, name: str, display: Display
+) -> Iterator[Publish | None]:
+    if not options.publish:
+        yield None
+        return
+    with publishing(brokers, name, display.say) as publish:
+        yield publish
 
 
 class _Run:
@@ -187,14 +182,18 @@ class _Run:
         display: Display,
         status: RunStatus,
         stop: StopRequest,
+        publish: Publish | None,
     ) -> None:
         self._spark = spark
         self._pipeline = pipeline
+        self._options = options
         self._brokers = brokers
         self._files = files
         self._display = display
         self._status = status
         self._stop = stop
+        self._publish = publish
+        self._findings: Mapping[str, Any] | None = None
         self._checkpoints = (
             f"{options.checkpoint_root.rstrip('/')}/{pipeline.name}"
             if options.checkpoint_root
@@ -209,7 +208,7 @@ class _Run:
 
     def carry_out(self) -> None:
         self.report()
-        self._make_importable()
+        make_importable(self._spark, self._pipeline)
         self._prepare_topics()
         try:
             if self._pipeline.is_stream:
@@ -228,19 +227,8 @@ class _Run:
     def report(self) -> None:
         self._files.write(self._status)
         self._display.update(self._status)
-
-    def _make_importable(self) -> None:
-        """Make modules beside the pipeline file importable, here and on the workers."""
-        folder = Path(self._pipeline.file).resolve().parent
-        functions = [step.function for step in self._pipeline.steps if isinstance(step, PythonStep)]
-        if self._pipeline.report is not None:
-            functions.append(self._pipeline.report.function)
-        for function in functions:
-            beside = folder / f"{function.partition(':')[0].partition('.')[0]}.py"
-            if beside.exists():
-                if str(folder) not in sys.path:
-                    sys.path.insert(0, str(folder))
-                self._spark.sparkContext.addPyFile(str(beside))
+        if self._publish is not None:
+            self._publish(document_of(self._pipeline, self._status, self._findings))
 
     def _print_report(self) -> None:
         """Call the pipeline's own report function and print its lines."""
@@ -250,6 +238,9 @@ class _Run:
             with function_errors(report.mark):
                 for line in function(**report.arguments):
                     self._display.say(line)
+                if self._publish is not None:
+                    self._findings = findings_of(report)
+                    self.report()
 
     def _prepare_topics(self) -> None:
         pipeline, brokers = self._pipeline, self._brokers
@@ -265,26 +256,20 @@ class _Run:
         make_topics(brokers, targets)
 
     def _stream(self) -> None:
-        queries: dict[str, tuple[StreamingQuery, QueryProgress]] = {}
-        planned = [(sink, *self._rows_of(sink, index)) for index, sink in enumerate(self._sinks())]
-        try:
-            for sink, rows, progress in planned:
-                query = start(
-                    sink,
-                    rows,
-                    self._context,
-                    checkpoint=f"{self._checkpoints}/{sink.name}",
-                    count=progress.count,
-                )
-                progress.sink.query = str(query.id)
-                queries[sink.name] = (query, progress)
-            self._status.state = State.RUNNING
-            self.report()
-            self._watch(queries)
-        finally:
-            for query, _ in queries.values():
-                if query.isActive:
-                    query.stop()
+        run = StreamRun(
+            spark=self._spark,
+            pipeline=self._pipeline,
+            sinks=self._sinks(),
+            brokers=self._brokers,
+            context=self._context,
+            checkpoints=self._checkpoints,
+            status=self._status,
+            report=self.report,
+            say=self._display.say,
+            stop=self._stop,
+            tries_max=self._options.sink_tries_max,
+        )
+        run.carry_out()
 
     def _sinks(self) -> list[Sink]:
         sinks = list(self._pipeline.sinks)
@@ -293,56 +278,10 @@ class _Run:
             sinks.append(dead_letter_sink(given.topic, given.mark))
         return sinks
 
-    def _rows_of(self, sink: Sink, index: int) -> tuple[DataFrame, QueryProgress]:
-        """The rows of a sink. Each sink reads the topics on its own, and has its own lag."""
-        group = self._pipeline.name if index == 0 else f"{self._pipeline.name}.{sink.name}"
-        views = build_views(self._spark, self._pipeline, self._brokers, group=group)
-        return self._prepared(sink, views)
-
     def _prepared(self, sink: Sink, views: Views) -> tuple[DataFrame, QueryProgress]:
         progress = SinkProgress(name=sink.name)
         self._status.sinks[sink.name] = progress
-        return prepare(sink, _input_of(sink, views)), QueryProgress(progress)
-
-    def _watch(self, queries: Mapping[str, tuple[StreamingQuery, QueryProgress]]) -> None:
-        """Follow the queries until all have ended, one has failed, or a stop is requested.
-
-        A sink that fails never stops another in the middle of a batch: the other queries of an
-        available-now run go on to their end, and those of an interval finish their current batches.
-        """
-        endless = self._pipeline.trigger.kind is TriggerKind.INTERVAL
-        while any(query.isActive for query, _ in queries.values()):
-            self._update(queries)
-            failed = any(not query.isActive for query, _ in queries.values())
-            if self._stop.asked.is_set() or (endless and failed):
-                self._finish(queries)
-                break
-            self._stop.asked.wait(POLL_SECONDS)
-        self._update(queries)
-        _raise_failures(queries)
-
-    def _update(self, queries: Mapping[str, tuple[StreamingQuery, QueryProgress]]) -> None:
-        changed = False
-        for query, progress in queries.values():
-            changed |= progress.update(query.lastProgress, partial(_recent, query))
-        if changed:
-            self.report()
-
-    def _finish(self, queries: Mapping[str, tuple[StreamingQuery, QueryProgress]]) -> None:
-        """Stop each query between two batches, or at the deadline."""
-        self._status.state = State.STOPPING
-        self.report()
-        before = {name: _last_batch(query) for name, (query, _) in queries.items()}
-        deadline = time.monotonic() + STOP_SECONDS_MAX
-        waiting = dict(queries)
-        while waiting:
-            late = time.monotonic() > deadline or self._stop.hurried.is_set()
-            for name, (query, _) in list(waiting.items()):
-                idle = not query.isActive or not query.status["isTriggerActive"]
-                if idle or late or _last_batch(query) > before[name]:
-                    query.stop()
-                    del waiting[name]
-            self._stop.hurried.wait(POLL_SECONDS if waiting else 0)
+        return prepare(sink, views.rows_of(sink)), QueryProgress(progress)
 
     def _batch(self) -> None:
         run = uuid.uuid4().hex
@@ -362,6 +301,7 @@ class _Run:
                 if isinstance(sink, TopicSink) and "timestamp" in sink.keep:
                     self._warn_of_retention(sink, rows)
                 progress.count(write_once(sink, rows, self._context, run=f"{run}{sink.name}"))
+            progress.add_counts(views.counters.take(rows))
             progress.sink.batches = 1
             progress.sink.batch_ms = int((time.monotonic() - began) * 1000)
             self.report()
@@ -418,28 +358,3 @@ def first_rows(rows: DataFrame, count: int) -> DataFrame:
     place = "_place"
     numbered = rows.withColumn(place, F.monotonically_increasing_id())
     return numbered.orderBy(place).limit(count).drop(place)
-
-
-def _input_of(sink: Sink, views: Views) -> DataFrame:
-    if sink.name == DEAD_LETTERS:
-        assert views.bad_rows is not None
-        return views.bad_rows
-    return views.frames[sink.input]
-
-
-def _last_batch(query: StreamingQuery) -> int:
-    progress = query.lastProgress
-    return -1 if progress is None else int(progress["batchId"])
-
-
-def _recent(query: StreamingQuery) -> Sequence[Any]:
-    return query.recentProgress
-
-
-def _raise_failures(queries: Mapping[str, tuple[StreamingQuery, QueryProgress]]) -> None:
-    errors = {name: query.exception() for name, (query, _) in queries.items()}
-    words = [
-        f"sink {name}: {explain(error)}" for name, error in errors.items() if error is not None
-    ]
-    if words:
-        raise PipelineFailed("; ".join(words))

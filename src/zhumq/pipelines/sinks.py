@@ -1,8 +1,9 @@
 """Writes rows to their sinks: topics, tables and the terminal."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, assert_never
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -11,33 +12,36 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.observation import Observation
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType, StringType
 
 from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.archive import ArchiveTable
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.causes import explain
+from zhumq.pipelines.delta_table import DeltaTable, refusal
 from zhumq.pipelines.document import Mark
 from zhumq.pipelines.folder import Folder
+from zhumq.pipelines.merge_table import MergeTable
+from zhumq.pipelines.merging import changes_of
 from zhumq.pipelines.replay import throttled
+from zhumq.pipelines.routing import MESSAGE
 from zhumq.pipelines.spec import (
     FILE_FORMATS,
     ConsoleSink,
     EmptySink,
+    MergeSink,
     Sink,
     TableSink,
     TopicSink,
     Trigger,
     TriggerKind,
 )
-from zhumq.pipelines.views import (
-    MESSAGE,
-    as_batch_view,
-    expression,
-    need_column,
-)
+from zhumq.pipelines.spec_errors import need_column
+from zhumq.pipelines.views import as_batch_view, expression
 
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
+_UNNAMED: Final[Mapping[str, str]] = MappingProxyType({})
 
 CountRows = Callable[[int], None]
 ShowRows = Callable[[DataFrame, str, int], int]
@@ -66,21 +70,29 @@ def prepare(sink: Sink, rows: DataFrame) -> DataFrame:
         case TableSink():
             _check_table(sink, rows)
             return rows
+        case MergeSink():
+            return changes_of(sink, rows)
         case ConsoleSink() | EmptySink():
             return rows
         case _:
             assert_never(sink)
 
 
+def triggered(
+    rows: DataFrame, name: str, context: SinkContext, *, checkpoint: str
+) -> DataStreamWriter:
+    """The writer of a streaming query with its checkpoint and the trigger of the pipeline."""
+    writer = rows.writeStream.queryName(name).option("checkpointLocation", checkpoint)
+    if context.trigger.kind is TriggerKind.AVAILABLE_NOW:
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=context.trigger.interval or "0 seconds")
+
+
 def start(
     sink: Sink, rows: DataFrame, context: SinkContext, *, checkpoint: str, count: CountRows
 ) -> StreamingQuery:
     """Start the streaming query of a sink."""
-    writer = rows.writeStream.queryName(sink.name).option("checkpointLocation", checkpoint)
-    if context.trigger.kind is TriggerKind.AVAILABLE_NOW:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=context.trigger.interval or "0 seconds")
+    writer = triggered(rows, sink.name, context, checkpoint=checkpoint)
     match sink:
         case TopicSink():
             if sink.mode == "append":
@@ -89,7 +101,7 @@ def start(
             # A Python data source only supports append mode. In the other modes a row that changes is
             # sent again, so readers expect duplicates, and a batch may run twice.
             def send(batch: DataFrame, _number: int) -> None:
-                with _cause_named():
+                with cause_named():
                     count(_write_topic(sink, batch, context))
 
             return writer.outputMode(sink.mode).foreachBatch(send).start()
@@ -98,14 +110,25 @@ def start(
             stateful = Folder(context.spark, checkpoint).exists("state")
 
             def add(batch: DataFrame, number: int) -> None:
-                with _cause_named():
+                with cause_named():
                     count(_add_batch(sink, batch, number, context, stateful=stateful))
 
             return writer.foreachBatch(add).start()
+        case MergeSink():
+            # As above: only a query that continues can run a batch again.
+            stateful = Folder(context.spark, checkpoint).exists("state")
+            table = _merge_table(sink, context)
+
+            def merge(batch: DataFrame, number: int) -> None:
+                with cause_named():
+                    query = _query_of(batch)
+                    count(table.merge(batch, query=query, batch=number, stateful=stateful))
+
+            return writer.foreachBatch(merge).start()
         case ConsoleSink():
 
             def show(batch: DataFrame, _number: int) -> None:
-                with _cause_named():
+                with cause_named():
                     count(context.show(batch, sink.name, sink.rows))
 
             return writer.outputMode(sink.mode).foreachBatch(show).start()
@@ -116,7 +139,7 @@ def start(
 
 
 @contextmanager
-def _cause_named() -> Iterator[None]:
+def cause_named() -> Iterator[None]:
     """Raise BatchFailed with the cause of a failure: Spark passes on only the text of an error."""
     try:
         yield
@@ -140,11 +163,51 @@ def write_once(sink: Sink, rows: DataFrame, context: SinkContext, *, run: str) -
         case TableSink():
             if sink.format in FILE_FORMATS:
                 return _archive(sink, context).add(rows, query=run, batch=0)
-            return _append(sink, rows, {})
+            if sink.format == "delta":
+                return _delta(sink, context).append(rows, query=run, batch=0)
+            return _append(sink, rows)
+        case MergeSink():
+            return _merge_table(sink, context).merge(rows, query=run, batch=0)
         case ConsoleSink():
             return context.show(rows, sink.name, sink.rows)
         case EmptySink():
             raise AssertionError("the runner checks an empty sink")
+        case _:
+            assert_never(sink)
+
+
+def write_batch(
+    sink: Sink, rows: DataFrame, context: SinkContext, *, writer: str, batch: int
+) -> int | None:
+    """Write a micro-batch, once however often it is called with its writer and its number.
+
+    Returns how many rows there were, or None if the sink has had the batch. The numbers of a writer grow.
+    `sharing.not_repeatable` names the sinks that this is not for.
+    """
+    match sink:
+        case TopicSink():
+            named = {"txnAppId": writer, "txnVersion": str(batch)}
+            return _write_topic(sink, rows, context, named)
+        case TableSink():
+            if sink.batch_sql is not None:
+                rows = as_batch_view(rows.sparkSession, rows, *sink.batch_sql)
+            if sink.format in FILE_FORMATS:
+                table = _archive(sink, context)
+                if table.has(query=writer, batch=batch):
+                    return None
+                return table.add(rows, query=writer, batch=batch)
+            assert sink.format == "delta", "the others cannot repeat a batch"
+            delta = _delta(sink, context)
+            if delta.has(query=writer, batch=batch):
+                return None
+            return delta.append(rows, query=writer, batch=batch)
+        case MergeSink():
+            merged = _merge_table(sink, context)
+            if merged.table.has(query=writer, batch=batch):
+                return None
+            return merged.merge(rows, query=writer, batch=batch)
+        case ConsoleSink() | EmptySink():
+            raise AssertionError("it cannot repeat a batch")
         case _:
             assert_never(sink)
 
@@ -184,21 +247,41 @@ def _check_table(sink: TableSink, rows: DataFrame) -> None:
         shaped = as_batch_view(rows.sparkSession, sample, *sink.batch_sql)
     for column in sink.partition_by:
         need_column(shaped, column, sink.partition_mark)
+    if sink.format == "delta":
+        words = refusal(shaped.schema, sink.partition_by)
+        if words is not None:
+            raise sink.mark.wrong(words)
 
 
 def _add_batch(
     sink: TableSink, batch: DataFrame, number: int, context: SinkContext, *, stateful: bool
 ) -> int:
     session = batch.sparkSession
-    query = session.sparkContext.getLocalProperty(QUERY_PROPERTY)
-    assert query is not None, "Spark sets the query id of a batch"
+    query = _query_of(batch)
     rows = batch
     if sink.batch_sql is not None:
         rows = as_batch_view(session, batch, *sink.batch_sql)
     if sink.format in FILE_FORMATS:
         return _archive(sink, context).add(rows, query=query, batch=number, stateful=stateful)
-    transaction = {"txnAppId": query, "txnVersion": str(number)} if sink.format == "delta" else {}
-    return _append(sink, rows, transaction)
+    if sink.format == "delta":
+        return _delta(sink, context).append(rows, query=query, batch=number, stateful=stateful)
+    return _append(sink, rows)
+
+
+def _query_of(batch: DataFrame) -> str:
+    query = batch.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)
+    assert query is not None, "Spark sets the query id of a batch"
+    return query
+
+
+def _merge_table(sink: MergeSink, context: SinkContext) -> MergeTable:
+    return MergeTable(
+        context.spark,
+        sink.path,
+        keys=sink.keys,
+        scd_type=sink.scd_type,
+        partition_by=sink.partition_by,
+    )
 
 
 def _archive(sink: TableSink, context: SinkContext) -> ArchiveTable:
@@ -211,10 +294,14 @@ def _archive(sink: TableSink, context: SinkContext) -> ArchiveTable:
     )
 
 
-def _append(sink: TableSink, rows: DataFrame, more: dict[str, str]) -> int:
+def _delta(sink: TableSink, context: SinkContext) -> DeltaTable:
+    return DeltaTable(context.spark, sink.path, partition_by=sink.partition_by)
+
+
+def _append(sink: TableSink, rows: DataFrame) -> int:
     observed = Observation("written")
     rows = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
-    writer = rows.write.format(sink.format).options(**sink.options, **more).mode("append")
+    writer = rows.write.format(sink.format).options(**sink.options).mode("append")
     if sink.partition_by:
         writer = writer.partitionBy(*sink.partition_by)
     if sink.format == "iceberg":
@@ -226,12 +313,15 @@ def _append(sink: TableSink, rows: DataFrame, more: dict[str, str]) -> int:
     return int(observed.get["rows"])
 
 
-def _write_topic(sink: TopicSink, rows: DataFrame, context: SinkContext) -> int:
+def _write_topic(
+    sink: TopicSink, rows: DataFrame, context: SinkContext, named: Mapping[str, str] = _UNNAMED
+) -> int:
     observed = Observation("written")
     if sink.rate is not None:
         rows = throttled(rows, sink.rate)
     rows = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
-    rows.write.format("zhumq").options(**_topic_options(sink, context)).mode("append").save()
+    options = {**_topic_options(sink, context), **named}
+    rows.write.format("zhumq").options(**options).mode("append").save()
     return int(observed.get["rows"])
 
 

@@ -11,6 +11,15 @@ from zhumq.pipelines.document import Mark
 FILE_FORMATS: Final = ("parquet", "orc", "json", "csv")
 TABLE_FORMATS: Final = (*FILE_FORMATS, "delta", "iceberg", "jdbc")
 DEAD_LETTERS: Final = "dead_letters"
+# The rows that expect steps send to a sink are the input of that sink; no view has such a name.
+QUARANTINE: Final = "quarantine of "
+# Options of a stream that a batch does not have, and the group, whose offsets a preview leaves alone.
+STREAM_OPTIONS: Final = frozenset(
+    {
+        "groupid", "groupidprefix", "maxoffsetspertrigger", "minoffsetspertrigger",
+        "maxbytespertrigger", "maxtriggerdelay",
+    }
+)  # fmt: skip
 KEPT_COLUMNS: Final = ("headers", "partition", "timestamp")
 
 
@@ -46,6 +55,16 @@ class TopicSource:
     options: Mapping[str, str]
     watermark: Watermark | None
 
+    @property
+    def batch_options(self) -> dict[str, str]:
+        """The options for one read of what is there, which leaves no trace."""
+        kept = {
+            name: text for name, text in self.options.items() if name.lower() not in STREAM_OPTIONS
+        }
+        if kept.get("startingOffsets") == "latest":
+            kept["startingOffsets"] = "earliest"  # What comes later is not there yet.
+        return kept
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSource:
@@ -80,17 +99,59 @@ class PythonStep:
     watermark: Watermark | None
 
 
+class ParseFormat(StrEnum):
+    """How the messages are written."""
+
+    JSON = "json"
+    CSV = "csv"
+    LOGFMT = "logfmt"
+    AVRO = "avro"
+    LOG = "log"  # any of the formats of log lines that `inspect` knows
+
+
+class OnError(StrEnum):
+    """What becomes of a message that cannot be parsed."""
+
+    FAIL = "fail"
+    DROP = "drop"
+    DEAD_LETTERS = "dead_letters"
+
+
+class OnChange(StrEnum):
+    """What becomes of a message with fields that the schema does not have."""
+
+    IGNORE = "ignore"  # these fields are left out
+    FAIL = "fail"
+    ADD_COLUMNS = "add_columns"
+    DEAD_LETTERS = "dead_letters"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JsonStep:
-    """The fields of JSON messages as columns; a message that does not match the schema is a bad row."""
+class AvroSource:
+    """Where the schema of Avro messages comes from: a file, or a subject of the schema registry."""
+
+    mark: Mark
+    text: str | None  # of the file
+    subject: str | None
+    version: int | None  # of the subject; None is the latest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParseStep:
+    """The fields of messages as columns."""
 
     name: str
     mark: Mark
     input: str
+    format: ParseFormat
     column: str
     column_mark: Mark
-    schema: str
+    schema: str  # in Spark's DDL; empty for Avro and for log lines
     schema_mark: Mark
+    avro: AvroSource | None
+    options: Mapping[str, str]  # of from_csv
+    on_error: OnError
+    on_change: OnChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +173,52 @@ class CheckStep:
     rules: tuple[Rule, ...]
 
 
+class Action(StrEnum):
+    """What becomes of a row that breaks a rule of an expect step. Every such row is counted."""
+
+    WARN = "warn"  # it stays
+    DROP = "drop"
+    QUARANTINE = "quarantine"  # it goes to a sink of its own
+    FAIL = "fail"  # it ends the run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """A named rule of an expect step."""
+
+    name: str
+    expression: str
+    action: Action
+    sink: str | None  # for the quarantine
+    mark: Mark  # of the expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectStep:
+    """The rows that may stay by their rules, each of which counts the rows that break it."""
+
+    name: str
+    mark: Mark
+    input: str
+    rules: tuple[Expectation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeduplicateStep:
+    """The first row of each key within a time."""
+
+    name: str
+    mark: Mark
+    input: str
+    by: tuple[str, ...]
+    by_mark: Mark
+    time: str  # a column of timestamps
+    time_mark: Mark
+    within_ms: int
+
+
 Source = TopicSource | TableSource
-Step = SqlStep | PythonStep | JsonStep | CheckStep
+Step = SqlStep | PythonStep | ParseStep | CheckStep | ExpectStep | DeduplicateStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +252,33 @@ class TableSink:
     options: Mapping[str, str]
 
 
+class ChangeFormat(StrEnum):
+    """What the rows of a merge are."""
+
+    ROWS = "rows"
+    DEBEZIUM = "debezium"  # before, after, op, as its connectors write them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeSink:
+    """Changes to a table by key: the newest row of each, or its history."""
+
+    name: str
+    mark: Mark
+    input: str
+    path: str
+    changes: ChangeFormat
+    keys: tuple[str, ...]
+    keys_mark: Mark
+    sequence: tuple[str, Mark]  # an expression: of two changes of a key, the higher one is newer
+    deletes: tuple[str, Mark] | None  # a condition: such a change deletes its key
+    except_columns: tuple[str, ...]
+    except_mark: Mark
+    scd_type: int  # 1: the newest row of each key, 2: all its versions
+    partition_by: tuple[str, ...]
+    partition_mark: Mark
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleSink:
     """Prints the first rows."""
@@ -168,7 +300,7 @@ class EmptySink:
     report: str | None  # a JSON file for the rows that were found
 
 
-Sink = TopicSink | TableSink | ConsoleSink | EmptySink
+Sink = TopicSink | TableSink | MergeSink | ConsoleSink | EmptySink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,23 +6,26 @@ from pathlib import Path
 from typing import Final
 
 from zhumq.pipelines.document import Field, Fields, SpecInvalid, read_document
+from zhumq.pipelines.merge_reader import read_merge
 from zhumq.pipelines.secrets import security_texts, without_prefix
 from zhumq.pipelines.spec import (
     DEAD_LETTERS,
     KEPT_COLUMNS,
+    QUARANTINE,
     TABLE_FORMATS,
     CheckStep,
     ConsoleSink,
     DeadLetters,
     EmptySink,
-    JsonStep,
+    ExpectStep,
+    MergeSink,
+    OnChange,
+    OnError,
+    ParseStep,
     Pipeline,
-    PythonStep,
     Report,
-    Rule,
     Sink,
     Source,
-    SqlStep,
     Step,
     TableSink,
     TableSource,
@@ -30,7 +33,14 @@ from zhumq.pipelines.spec import (
     TopicSource,
     Trigger,
     TriggerKind,
-    Watermark,
+)
+from zhumq.pipelines.step_reader import (
+    add_view,
+    check_function,
+    check_sql,
+    read_steps,
+    read_watermark,
+    view_of,
 )
 from zhumq.spark.options import OptionInvalid, read_options
 
@@ -39,7 +49,6 @@ SINKS_MAX: Final = 20  # each is a streaming query with threads and a checkpoint
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _INTERVAL: Final = re.compile(r"(\d+)\s*(ms|s|m|h|milliseconds?|seconds?|minutes?|hours?)")
-_FUNCTION: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _UNITS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 
 
@@ -50,13 +59,7 @@ def load_pipeline(path: Path, given: Mapping[str, str] | None = None) -> Pipelin
 
 def parse_pipeline(whole: Field, file: str, given: Mapping[str, str]) -> Pipeline:
     """The pipeline in a document."""
-    top = whole.fields()
-    top.only(
-        "name", "description", "parameters", "bootstrap", "security", "trigger", "spark", "sources",
-        "steps", "sinks", DEAD_LETTERS, "report",
-    )  # fmt: skip
-    parameters = _parameters(top, file, given)
-    top = whole.with_parameters(parameters).fields()
+    top = with_values(whole, file, given).fields()
     name = top.need("name")
     if not _NAME.fullmatch(name.text()):
         name.fail(f"{name.text()!r} is not a name: use a-z, A-Z, 0-9, '.', '_' and '-'")
@@ -64,14 +67,11 @@ def parse_pipeline(whole: Field, file: str, given: Mapping[str, str]) -> Pipelin
     streaming = trigger.kind is not TriggerKind.BATCH
     views: list[str] = []
     sources = _sources(top.need("sources"), views, streaming=streaming)
-    steps = _steps(top.get("steps"), views)
-    sinks = _sinks(top.need("sinks"), views, streaming=streaming)
+    steps = read_steps(top.get("steps"), views, folder=Path(file).parent)
+    sinks = _sinks(top.need("sinks"), views, _quarantines(steps), streaming=streaming)
     dead_letters = _dead_letters(top.get(DEAD_LETTERS))
-    for step in steps:
-        if isinstance(step, JsonStep | CheckStep) and dead_letters is None:
-            raise step.mark.wrong(
-                f"finds bad rows: give the topic for them: {DEAD_LETTERS}: {{topic: NAME}}"
-            )
+    _check_targets(steps, sinks, dead_letters)
+    _check_iceberg(sinks, top.get("spark"))
     bootstrap, description, spark = top.get("bootstrap"), top.get("description"), top.get("spark")
     security = top.get("security")
     return Pipeline(
@@ -88,6 +88,70 @@ def parse_pipeline(whole: Field, file: str, given: Mapping[str, str]) -> Pipelin
         dead_letters=dead_letters,
         report=_report(top.get("report")),
     )
+
+
+def with_values(whole: Field, file: str, given: Mapping[str, str]) -> Field:
+    """The document with values for its parameters: the given ones, else the defaults in the file."""
+    top = whole.fields()
+    top.only(
+        "name", "description", "parameters", "bootstrap", "security", "trigger", "spark", "sources",
+        "steps", "sinks", DEAD_LETTERS, "report", "tests",
+    )  # fmt: skip
+    return whole.with_parameters(_parameters(top, file, given))
+
+
+def _quarantines(steps: tuple[Step, ...]) -> frozenset[str]:
+    """The sinks that expect steps send rows to."""
+    return frozenset(
+        rule.sink
+        for step in steps
+        if isinstance(step, ExpectStep)
+        for rule in step.rules
+        if rule.sink is not None
+    )
+
+
+def _check_targets(
+    steps: tuple[Step, ...], sinks: tuple[Sink, ...], dead_letters: DeadLetters | None
+) -> None:
+    """Fail if there is no place for the rows that a step rejects."""
+    names = [sink.name for sink in sinks]
+    for step in steps:
+        match step:
+            case CheckStep():
+                rejects = True
+            case ParseStep():
+                rejects = (
+                    step.on_error is OnError.DEAD_LETTERS or step.on_change is OnChange.DEAD_LETTERS
+                )
+            case ExpectStep():
+                rejects = False
+                for rule in step.rules:
+                    if rule.sink is not None and rule.sink not in names:
+                        raise rule.mark.wrong(
+                            f"there is no sink {rule.sink!r} for the quarantine; there are:"
+                            f" {', '.join(names)}"
+                        )
+            case _:
+                rejects = False
+        if rejects and dead_letters is None:
+            raise step.mark.wrong(
+                f"finds bad rows: give the topic for them: {DEAD_LETTERS}: {{topic: NAME}}"
+            )
+
+
+def _check_iceberg(sinks: tuple[Sink, ...], spark: Field | None) -> None:
+    """Fail for an Iceberg table without settings that name its classes: no jar fits by itself."""
+    settings = spark.fields().as_texts() if spark else {}
+    if any("iceberg" in f"{name}={text}" for name, text in settings.items()):
+        return
+    for sink in sinks:
+        if isinstance(sink, TableSink) and sink.format == "iceberg":
+            raise sink.mark.wrong(
+                "format: iceberg needs a jar for this Spark, and Maven Central has none for 4.3 (the newest is"
+                " iceberg-spark-runtime-4.1_2.13:1.12.0, for Spark 4.1): use format: delta, which needs"
+                " none, or name your own jar and catalog under `spark`"
+            )
 
 
 def _parameters(top: Fields, file: str, given: Mapping[str, str]) -> dict[str, str]:
@@ -126,7 +190,7 @@ def _trigger(field: Field | None) -> Trigger:
 def _sources(field: Field, views: list[str], *, streaming: bool) -> tuple[Source, ...]:
     found: list[Source] = []
     for name, source in field.fields():
-        _new_view(source, name, views)
+        add_view(source, name, views)
         found.append(_source(name, source, streaming=streaming))
     if not found:
         field.fail("names no source")
@@ -174,74 +238,22 @@ def _source(name: str, field: Field, *, streaming: bool) -> Source:
     except OptionInvalid as error:
         field.fail(str(error))
     return TopicSource(
-        name=name, mark=field.mark, options=options, watermark=_watermark(fields.get("watermark"))
+        name=name,
+        mark=field.mark,
+        options=options,
+        watermark=read_watermark(fields.get("watermark")),
     )
 
 
-def _steps(field: Field | None, views: list[str]) -> tuple[Step, ...]:
-    found: list[Step] = []
-    for item in field.items() if field is not None else ():
-        found.append(_step(item, views))
-        _new_view(item.fields().need("name"), found[-1].name, views)
-    return tuple(found)
-
-
-def _step(field: Field, views: list[str]) -> Step:
-    fields = field.fields()
-    name = fields.need("name").name()
-    kind, what = fields.one_of("sql", "python", "json", "check")
-    watermark = _watermark(fields.get("watermark"))
-    if kind == "sql":
-        fields.only("name", "sql", "watermark")
-        return SqlStep(name=name, mark=what.mark, sql=what.text(), watermark=watermark)
-    if kind == "python":
-        fields.only("name", "python", "inputs", "arguments", "watermark")
-        _check_function(what)
-        inputs, arguments = fields.get("inputs"), fields.get("arguments")
-        if inputs is not None:
-            chosen = tuple(_view(item, views) for item in inputs.items())
-        else:
-            chosen = (views[-1],)
-        return PythonStep(
-            name=name,
-            mark=what.mark,
-            function=what.text(),
-            inputs=chosen,
-            arguments=arguments.fields().as_texts() if arguments else {},
-            watermark=watermark,
-        )
-    if kind == "json":
-        fields.only("name", "json", "column", "schema")
-        column, schema = fields.get("column"), fields.need("schema")
-        return JsonStep(
-            name=name,
-            mark=what.mark,
-            input=_view(what, views),
-            column=column.text() if column else "value",
-            column_mark=(column or what).mark,
-            schema=schema.text(),
-            schema_mark=schema.mark,
-        )
-    fields.only("name", "check", "rules")
-    rules = tuple(_rule(item) for item in fields.need("rules").items())
-    if not rules:
-        fields.need("rules").fail("has no rule")
-    return CheckStep(name=name, mark=what.mark, input=_view(what, views), rules=rules)
-
-
-def _rule(field: Field) -> Rule:
-    fields = field.fields()
-    fields.only("rule", "reason")
-    rule = fields.need("rule")
-    return Rule(expression=rule.text(), reason=fields.need("reason").text(), mark=rule.mark)
-
-
-def _sinks(field: Field, views: list[str], *, streaming: bool) -> tuple[Sink, ...]:
+def _sinks(
+    field: Field, views: list[str], quarantines: frozenset[str], *, streaming: bool
+) -> tuple[Sink, ...]:
     found: list[Sink] = []
     for name, item in field.fields():
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == DEAD_LETTERS:
             item.fail(f"{name!r} cannot name a sink: use a-z, 0-9 and _, and begin with a-z")
-        found.append(_sink(name, item, views, streaming=streaming))
+        found.append(_sink(name, item, views, name in quarantines, streaming=streaming))
+        _check_table_is_free(found)
     if not found:
         field.fail("names no sink")
     if len(found) > SINKS_MAX:
@@ -249,11 +261,34 @@ def _sinks(field: Field, views: list[str], *, streaming: bool) -> tuple[Sink, ..
     return tuple(found)
 
 
-def _sink(name: str, field: Field, views: list[str], *, streaming: bool) -> Sink:
+def _check_table_is_free(sinks: list[Sink]) -> None:
+    """Fail if the last sink merges into a table of another sink, or writes to a merged one."""
+    *before, last = sinks
+    if not isinstance(last, TableSink | MergeSink):
+        return
+    for each in before:
+        if (
+            isinstance(each, TableSink | MergeSink)
+            and each.path.rstrip("/") == last.path.rstrip("/")
+            and MergeSink in (type(each), type(last))
+        ):
+            raise last.mark.wrong(f"the sink {each.name!r} writes to {last.path} too")
+
+
+def _sink(
+    name: str, field: Field, views: list[str], is_quarantine: bool, *, streaming: bool
+) -> Sink:
     fields = field.fields()
-    kind, what = fields.one_of("topic", "table", "console", "must_be_empty")
+    kind, what = fields.one_of("topic", "table", "merge", "console", "must_be_empty")
     source = fields.get("from")
-    chosen = _view(source, views) if source is not None else views[-1]
+    if is_quarantine:
+        chosen = QUARANTINE + name
+        if source is not None:
+            source.fail("is not for the sink of a quarantine, whose rows come from expect steps")
+    else:
+        chosen = view_of(source, views) if source is not None else views[-1]
+    if kind == "merge":
+        return read_merge(name, fields, what, chosen)
     given, mode = fields.get("options"), fields.get("mode")
     options = security_texts(given) if given else {}
     output = mode.choice("append", "update", "complete") if mode else "append"
@@ -268,8 +303,8 @@ def _sink(name: str, field: Field, views: list[str], *, streaming: bool) -> Sink
             mark=field.mark,
             input=chosen,
             topic=what.text(),
-            key=(key.text(), key.mark) if key else None,
-            value=(value.text(), value.mark) if value else None,
+            key=(check_sql(key), key.mark) if key else None,
+            value=(check_sql(value), value.mark) if value else None,
             keep=(
                 tuple(item.choice(*KEPT_COLUMNS) for item in keep.items()) if keep else ("headers",)
             ),
@@ -281,6 +316,8 @@ def _sink(name: str, field: Field, views: list[str], *, streaming: bool) -> Sink
         fields.only("table", "from", "format", "partition_by", "batch_sql", "options")
         columns, batch_sql = fields.get("partition_by"), fields.get("batch_sql")
         kind_of_table = fields.get("format")
+        if kind_of_table is not None and given is not None and kind_of_table.text() == "delta":
+            given.fail("is not for format: delta, which has no options")
         return TableSink(
             name=name,
             mark=field.mark,
@@ -289,7 +326,7 @@ def _sink(name: str, field: Field, views: list[str], *, streaming: bool) -> Sink
             format=kind_of_table.choice(*TABLE_FORMATS) if kind_of_table else "parquet",
             partition_by=columns.texts() if columns else (),
             partition_mark=(columns or field).mark,
-            batch_sql=(batch_sql.text(), batch_sql.mark) if batch_sql else None,
+            batch_sql=(check_sql(batch_sql), batch_sql.mark) if batch_sql else None,
             options=options,
         )
     if kind == "console":
@@ -322,38 +359,9 @@ def _report(field: Field | None) -> Report | None:
     fields = field.fields()
     fields.only("python", "arguments")
     function, arguments = fields.need("python"), fields.get("arguments")
-    _check_function(function)
+    check_function(function)
     return Report(
         function=function.text(),
         mark=function.mark,
         arguments=arguments.fields().as_texts() if arguments else {},
     )
-
-
-def _check_function(field: Field) -> None:
-    if not _FUNCTION.fullmatch(field.text()):
-        field.fail(f"is module:function, not {field.text()!r}")
-
-
-def _watermark(field: Field | None) -> Watermark | None:
-    if field is None:
-        return None
-    fields = field.fields()
-    fields.only("column", "delay")
-    column = fields.need("column")
-    return Watermark(column=column.text(), delay=fields.need("delay").text(), mark=column.mark)
-
-
-def _view(field: Field, views: list[str]) -> str:
-    name = field.text()
-    if name not in views:
-        field.fail(f"there is no source or step {name!r} above; there are: {', '.join(views)}")
-    return name
-
-
-def _new_view(field: Field, name: str, views: list[str]) -> None:
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == "batch":
-        field.fail(f"{name!r} cannot name a view: use a-z, 0-9 and _, and begin with a-z")
-    if name in views:
-        field.fail(f"there are two views named {name!r}")
-    views.append(name)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zhumq.model.errors import ZhumqError
+from zhumq.model.sizes import size_text
 
 STATE_DIR_DEFAULT: Final = "zhumq-pipelines"
 STATUS_FILE: Final = "status.json"
@@ -52,6 +53,40 @@ class SinkProgress:
     lag: int | None = None
     batch_ms: int | None = None
     rate: int | None = None  # rows a second of the last batch
+    # Over the partitions, as the JVM connector's minOffsetsBehindLatest and its like.
+    offsets_behind_min: int | None = None
+    offsets_behind_max: int | None = None
+    offsets_behind_avg: float | None = None
+    bytes_behind: int | None = None  # estimated by the bytes of the rows that were read
+    state_rows: int | None = None  # of stateful steps
+    state_bytes: int | None = None
+    watermark: str | None = None  # as Spark reports it
+    error: str | None = None  # of a sink that fails, and will be tried again or was given up
+    # Of each rule, as `step.rule`: how many rows broke it.
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class ReadProgress:
+    """What one read for several sinks has read in this run."""
+
+    source: str
+    sinks: list[str]
+    rows: int = 0
+    bytes: int = 0  # of keys and values
+
+    def add(self, *, rows: int, size: int) -> None:
+        self.rows += rows
+        self.bytes += size
+
+    def words(self) -> str:
+        """What the shared read has saved."""
+        times = len(self.sinks)
+        return (
+            f"one read of {self.source} for {times} sinks: {self.rows:,} rows"
+            f" ({size_text(self.bytes)}) read instead of {self.rows * times:,}"
+            f" ({size_text(self.bytes * times)})"
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,10 +102,20 @@ class RunStatus:
     bootstrap: str
     master: str
     sinks: dict[str, SinkProgress] = field(default_factory=dict)
+    reads: list[ReadProgress] = field(default_factory=list)  # those for several sinks
     error: str | None = None
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """The rows that broke each rule, by the sink that has read furthest: every sink reads the same rows."""
+        found: dict[str, int] = {}
+        for sink in self.sinks.values():
+            for name, count in sink.counts.items():
+                found[name] = max(count, found.get(name, 0))
+        return dict(sorted(found.items()))
+
     def document(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"counts": self.counts}
 
 
 def timestamp() -> str:
@@ -98,8 +143,12 @@ class StatusFile:
             return None
         except ValueError as error:
             raise ZhumqError(f"{self.path} is damaged: {error}") from None
+        document.pop("counts", None)  # the sinks have them
         sinks = {name: SinkProgress(**each) for name, each in document.pop("sinks").items()}
-        status = RunStatus(**{**document, "sinks": sinks, "state": State(document["state"])})
+        reads = [ReadProgress(**each) for each in document.pop("reads", [])]
+        status = RunStatus(
+            **{**document, "reads": reads, "sinks": sinks, "state": State(document["state"])}
+        )
         if status.state in ACTIVE and not self.is_locked():
             status.state = State.LOST
         return status

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from zhumq.records.sections import Section
 from zhumq.spark.columns import Selection
 from zhumq.spark.decode_numpy import decode_sections
-from zhumq.spark.sections import Section
 
 ROWS_MAX: Final = 50_000  # in an Arrow RecordBatch; more of them cost memory and gain no speed
 GROUP_BYTES_MAX: Final = 16 * 1024 * 1024  # of payload, before one more batch is added

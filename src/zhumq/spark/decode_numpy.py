@@ -10,6 +10,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from zhumq.model.errors import CorruptMessage
 from zhumq.records.batch import TimestampType
+from zhumq.records.sections import Section
 from zhumq.spark import decode_pure
 from zhumq.spark.columns import (
     ARROW_TYPES,
@@ -19,7 +20,6 @@ from zhumq.spark.columns import (
     TIMESTAMP,
     Selection,
 )
-from zhumq.spark.sections import Section
 
 Integers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

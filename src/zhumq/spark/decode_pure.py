@@ -7,12 +7,12 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from zhumq.records.batch import HEADER_BYTES, Record, RecordBatch
 from zhumq.records.codecs import Compression
+from zhumq.records.sections import Section
 from zhumq.spark.columns import (
     ARROW_TYPES,
     MICROSECONDS,
     Selection,
 )
-from zhumq.spark.sections import Section
 
 
 def decode_sections(sections: Sequence[Section], selection: Selection) -> Any:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
 
 from zhumq.client.transaction_core import PreparedState
 from zhumq.spark.decisions import ensure_decisions, ids_of, read_decisions
-from zhumq.spark.options import WriteOptions
+from zhumq.spark.options import RepeatableBatch, WriteOptions
 from zhumq.spark.rows import WriteFailed
 from zhumq.spark.settlement import WRITE_PREFIX, Batch, finish_writes, forget, settle
 from zhumq.spark.transaction_task import producer_settings, write_prepared
@@ -92,6 +92,31 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
         )
         settle(self._options, batch, is_commit=is_commit)
         forget(self._options, self._group)
+
+
+class RepeatableExactlyOnceWriter(DataSourceArrowWriter):
+    """A batch write with a name: a micro-batch of `foreachBatch`, which is written again if its driver has died."""
+
+    def __init__(
+        self, options: WriteOptions, columns: tuple[str, ...], batch: RepeatableBatch
+    ) -> None:
+        self._options = options
+        self._columns = columns
+        self._batch = batch
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        assert context is not None
+        # Outside of a streaming query Spark has no id of a run. Then each write is one.
+        run = context.getLocalProperty(RUN_PROPERTY) or f"v{self._batch.version}"
+        batch = self._batch
+        return _attempt(iterator, self._options, self._columns, batch.app_id, run, batch.version)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        _settle(self._options, messages, self._batch.version, is_commit=True)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        _settle(self._options, messages, self._batch.version, is_commit=False)
 
 
 def _attempt(

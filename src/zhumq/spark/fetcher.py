@@ -14,8 +14,8 @@ from zhumq.model.ids import TopicPartition
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from zhumq.records.batch import RecordBatch
+from zhumq.records.sections import AbortedTransactions, Section, section_of, whole_batches
 from zhumq.spark.cluster_client import EARLIEST, ClusterClient
-from zhumq.spark.sections import AbortedTransactions, Section, section_of, whole_batches
 
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024  # per request; a larger batch comes whole
 FETCH_BYTES_FIRST: Final = 1024 * 1024  # while nothing is known about the size of the records

@@ -43,7 +43,8 @@ READ_NAMES: Final = (
     "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
 )  # fmt: skip
 WRITE_NAMES: Final = (
-    "topic", "includeHeaders", "includeTimestamp", "exactlyOnce", "queryName", "checkpointLocation",
+    "topic", "includeHeaders", "includeTimestamp", "exactlyOnce", "txnAppId", "txnVersion",
+    "queryName", "checkpointLocation",
 )  # fmt: skip
 # Spark's connector refuses these too, in the same words: they would change the meaning of the rows.
 REFUSED_FOR_READING: Final = {
@@ -130,6 +131,14 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatableBatch:
+    """Names a batch write, as Delta's options of the same names do: a write of the same name adds nothing."""
+
+    app_id: str
+    version: int  # grows from one batch to the next
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
     """The validated options of a write."""
 
@@ -137,6 +146,7 @@ class WriteOptions:
     topic: str | None
     includes_timestamp: bool
     exactly_once: bool = False
+    repeatable: "RepeatableBatch | None" = None
     security: SecurityOptions = field(default_factory=SecurityOptions)
     producer_settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -207,6 +217,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         topic=given.text("topic"),
         includes_timestamp=given.flag("includeTimestamp", default=False),
         exactly_once=given.flag("exactlyOnce", default=False),
+        repeatable=_repeatable(given),
         producer_settings={
             name.removeprefix(PREFIX): value
             for name, value in given.values.items()
@@ -216,6 +227,17 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         },
         security=given.security(),
     )
+
+
+def _repeatable(given: "_Given") -> RepeatableBatch | None:
+    app_id, version = given.text("txnAppId"), given.text("txnVersion")
+    if app_id is None and version is None:
+        return None
+    if not app_id or version is None:
+        raise OptionInvalid("txnAppId and txnVersion name a batch together: give both")
+    if not version.isascii() or not version.isdigit() or int(version) > INT64_MAX:
+        raise OptionInvalid(f"txnVersion is the number of a batch, not {version!r}")
+    return RepeatableBatch(app_id=app_id, version=int(version))
 
 
 def check_columns(names: Sequence[str], options: ReadOptions) -> None:

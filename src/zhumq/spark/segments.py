@@ -11,10 +11,10 @@ from typing import BinaryIO, Final
 from zhumq.model.errors import CorruptMessage, ZhumqError
 from zhumq.model.ids import TopicPartition
 from zhumq.records.batch import BATCH_LENGTH_MIN, HEADER_BYTES, MAGIC, decode_header
+from zhumq.records.sections import AbortedTransactions, Section, section_of, whole_batches
 from zhumq.spark.cluster_client import EARLIEST
 from zhumq.spark.options import Bound, OptionInvalid, ReadOptions
 from zhumq.spark.ranges import OffsetRange
-from zhumq.spark.sections import AbortedTransactions, Section, section_of, whole_batches
 from zhumq.storage.log_files import LOG_SUFFIX, offset_in
 
 READ_BYTES: Final = 8 * 1024 * 1024  # at a time; a larger batch is read whole

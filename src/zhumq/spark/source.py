@@ -13,14 +13,15 @@ from zhumq.spark.columns import sql_schema
 from zhumq.spark.exactly_once import (
     ExactlyOnceBatchWriter,
     ExactlyOnceStreamWriter,
+    RepeatableExactlyOnceWriter,
     begin_exactly_once,
 )
 from zhumq.spark.ledger import ensure_ledger
-from zhumq.spark.options import check_columns, read_options, write_options
+from zhumq.spark.options import OptionInvalid, check_columns, read_options, write_options
 from zhumq.spark.reader import BatchReader, FilteringReader
 from zhumq.spark.rows import check_schema
 from zhumq.spark.stream_reader import StreamReader
-from zhumq.spark.writer import BatchWriter, StreamWriter, check_settings
+from zhumq.spark.writer import BatchWriter, RepeatableWriter, StreamWriter, check_settings
 
 
 class ZhumqSource(DataSource):
@@ -49,14 +50,23 @@ class ZhumqSource(DataSource):
         columns = check_schema(schema, options, overwrite=overwrite)
         if options.exactly_once:
             begin_exactly_once(options)
+            if options.repeatable is not None:
+                return RepeatableExactlyOnceWriter(options, columns, options.repeatable)
             return ExactlyOnceBatchWriter(options, columns)
         check_settings(options)
+        if options.repeatable is not None:
+            ensure_ledger(options.bootstrap, security=options.security.security())
+            return RepeatableWriter(options, columns, options.repeatable)
         return BatchWriter(options, columns)
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         options = write_options(self.options)
+        if options.repeatable is not None:
+            raise OptionInvalid(
+                "txnAppId and txnVersion are for batch writes: a stream names its batches itself"
+            )
         columns = check_schema(schema, options, overwrite=overwrite)
         if options.exactly_once:
             begin_exactly_once(options)

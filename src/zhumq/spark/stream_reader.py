@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from zhumq.client.brokers import TopicMissing
 from zhumq.client.errors import ClusterFailed
 from zhumq.model.ids import TopicPartition
 from zhumq.spark.cluster_client import EARLIEST, LATEST, ClusterClient
@@ -81,15 +82,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Spark calls this when every batch before `start` is finished. Unlike commit(), it also
             # does so after the last batch of an available-now run.
             self._show_progress(begin)
-            latest = self._latest_of(client, begin, topic_ids_from_json(start))
-            new = [place for place in latest if place not in begin]
-            begin |= self._list(client, new, EARLIEST)
-            if isinstance(limit, ReadAllAvailable):
-                end = latest
-            elif self._is_too_little(begin, latest):
-                return start
-            else:
-                end = self._limited(client, begin, latest)
+            try:
+                end = self._next_end(client, start, limit)
+            except TopicMissing:
+                # It was deleted after the partitions were listed. Listed again, it is gone.
+                end = self._next_end(client, start, limit)
+        if end is None:
+            return start
         document = to_json(end, self._topic_ids)
         if document != start:
             self._triggered_at = time.monotonic()
@@ -140,6 +139,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Document) -> None:
         self._show_progress(from_json(end))
+
+    def _next_end(self, client: ClusterClient, start: Document, limit: ReadLimit) -> Offsets | None:
+        """Where the next batch ends; None if there is too little for one. Raises TopicMissing for one that was just deleted."""
+        begin = from_json(start)
+        latest = self._latest_of(client, begin, topic_ids_from_json(start))
+        new = [place for place in latest if place not in begin]
+        begin |= self._list(client, new, EARLIEST)
+        if isinstance(limit, ReadAllAvailable):
+            return latest
+        if self._is_too_little(begin, latest):
+            return None
+        return self._limited(client, begin, latest)
 
     def _latest_of(
         self, client: ClusterClient, begin: Offsets, topic_ids: Mapping[str, str]

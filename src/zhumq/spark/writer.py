@@ -24,7 +24,7 @@ from zhumq.spark.cluster_client import ClusterClient
 from zhumq.spark.columns import TIMESTAMP
 from zhumq.spark.epoch_sender import EpochSender, Row, SendFailed
 from zhumq.spark.ledger import LEDGER, Ledger
-from zhumq.spark.options import OptionInvalid, WriteOptions
+from zhumq.spark.options import OptionInvalid, RepeatableBatch, WriteOptions
 from zhumq.spark.rows import WriteFailed, as_bytes, cells_of, milliseconds
 
 ANY_PARTITION: Final = -1
@@ -83,20 +83,42 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batch = context.getLocalProperty(BATCH_PROPERTY)
         if query is None or batch is None:
             raise WriteFailed("Spark has not set the query id and batch id of this task")
-        first = next((each for each in iterator if each.num_rows), None)
-        if first is None:
-            return Written(0)  # A task without rows needs no note.
-        security = self._options.security.security()
-        ledger = Ledger(self._options.bootstrap, query, context.partitionId(), security=security)
-        if ledger.is_done(int(batch)):
-            for _ in iterator:
-                pass  # Spark expects the task to read all of its rows.
-            return Written(0)
-        rows = write_rows(
-            chain((first,), iterator), self._options, self._columns, note=ledger.note(int(batch))
-        )
-        ledger.drop_old_group()
-        return Written(rows)
+        return _write_noted(iterator, self._options, self._columns, query, int(batch))
+
+
+class RepeatableWriter(DataSourceArrowWriter):
+    """A batch write with a name, such as a micro-batch of `foreachBatch`: finished tasks are skipped."""
+
+    def __init__(
+        self, options: WriteOptions, columns: tuple[str, ...], batch: RepeatableBatch
+    ) -> None:
+        self._options = options
+        self._columns = columns
+        self._batch = batch
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        batch = self._batch
+        return _write_noted(iterator, self._options, self._columns, batch.app_id, batch.version)
+
+
+def _write_noted(
+    batches: Iterator[Any], options: WriteOptions, columns: tuple[str, ...], query: str, batch: int
+) -> Written:
+    """Write the rows of a task unless the ledger says that they are written."""
+    context = TaskContext.get()
+    assert context is not None
+    first = next((each for each in batches if each.num_rows), None)
+    if first is None:
+        return Written(0)  # A task without rows needs no note.
+    security = options.security.security()
+    ledger = Ledger(options.bootstrap, query, context.partitionId(), security=security)
+    if ledger.is_done(batch):
+        for _ in batches:
+            pass  # Spark expects the task to read all of its rows.
+        return Written(0)
+    rows = write_rows(chain((first,), batches), options, columns, note=ledger.note(batch))
+    ledger.drop_old_group()
+    return Written(rows)
 
 
 def write_rows(

@@ -1,0 +1,50 @@
+"""Functions of users that a pipeline file names: finds them here, and sends their modules to the workers."""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from zhumq.pipelines.document import Mark
+from zhumq.pipelines.spec import Pipeline, PythonStep, Report
+
+
+def load_function(name: str, mark: Mark) -> Callable[..., Any]:
+    """The function `module:name`."""
+    module_name, _, function_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise mark.wrong(f"cannot import {module_name!r}: {error}") from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise mark.wrong(f"the module {module_name!r} has no function {function_name!r}")
+    checked: Callable[..., Any] = function
+    return checked
+
+
+def findings_of(report: Report) -> Mapping[str, Any] | None:
+    """What the function `findings` beside that of a report returns: figures to publish. None: there is none."""
+    module = importlib.import_module(report.function.partition(":")[0])
+    function = getattr(module, "findings", None)
+    if not callable(function):
+        return None
+    found: Mapping[str, Any] = function(**report.arguments)
+    return found
+
+
+def make_importable(spark: SparkSession, pipeline: Pipeline) -> None:
+    """Make modules beside the pipeline file importable, here and on the workers."""
+    folder = Path(pipeline.file).resolve().parent
+    functions = [step.function for step in pipeline.steps if isinstance(step, PythonStep)]
+    if pipeline.report is not None:
+        functions.append(pipeline.report.function)
+    for function in functions:
+        beside = folder / f"{function.partition(':')[0].partition('.')[0]}.py"
+        if beside.exists():
+            if str(folder) not in sys.path:
+                sys.path.insert(0, str(folder))
+            spark.sparkContext.addPyFile(str(beside))

@@ -1,0 +1,352 @@
+"""Runs the streaming queries of a pipeline: starts them, follows them, tries again, stops them between batches."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from zhumq.pipelines.brokers import Brokers
+from zhumq.pipelines.causes import explain
+from zhumq.pipelines.progress import QueryProgress
+from zhumq.pipelines.read_checkpoint import (
+    FOLDER_PREFIX,
+    CheckpointUnfit,
+    Members,
+    ReadCheckpoint,
+    has_own_checkpoint,
+)
+from zhumq.pipelines.shared_read import SharedRead, retry_seconds
+from zhumq.pipelines.sharing import Reads, reads_of
+from zhumq.pipelines.sinks import SinkContext, prepare, start
+from zhumq.pipelines.spec import Pipeline, Sink, TopicSource, TriggerKind
+from zhumq.pipelines.state_in_plan import state_in
+from zhumq.pipelines.status import ReadProgress, RunStatus, SinkProgress, State
+from zhumq.pipelines.stopping import POLL_SECONDS, PipelineFailed, StopRequest
+from zhumq.pipelines.views import build_views
+
+STOP_SECONDS_MAX: Final = 120.0  # how long a batch may take to finish after a stop request
+# How often a sink is tried that fails, before it is given up for this run.
+TRIES_MAX: Final = {TriggerKind.AVAILABLE_NOW: 3, TriggerKind.INTERVAL: 10}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Feed:
+    """A streaming query with the sinks that it writes to."""
+
+    name: str
+    begin: Callable[[], StreamingQuery]
+    sinks: Mapping[str, QueryProgress]
+    shared: SharedRead | None = None
+    query: StreamingQuery
+    tries: int = 0
+    due_at: float | None = None  # when it is started again after a failure
+    is_over: bool = False  # it has come to its end, or was given up
+    error: str | None = None
+    batches: int = 0  # at the last failure
+
+    def last_batch(self) -> int:
+        progress = self.query.lastProgress
+        return -1 if progress is None else int(progress["batchId"])
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamRun:
+    """The streaming part of one run."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    sinks: Sequence[Sink]
+    brokers: Brokers
+    context: SinkContext
+    checkpoints: str
+    status: RunStatus
+    report: Callable[[], None]
+    say: Callable[[str], None]
+    stop: StopRequest
+    tries_max: int | None = None
+    _feeds: list[_Feed] = field(default_factory=list)
+
+    def carry_out(self) -> None:
+        """Run to the end, or until it is stopped. Raises PipelineFailed for sinks that have failed."""
+        for sink in self.sinks:
+            self.status.sinks[sink.name] = SinkProgress(name=sink.name)
+        begins = self._plan()
+        try:
+            for begin in begins:
+                self._feeds.append(begin())
+            self.status.state = State.RUNNING
+            self.report()
+            self._watch()
+        finally:
+            for feed in self._feeds:
+                if feed.query.isActive:
+                    feed.query.stop()
+                if feed.shared is not None:
+                    feed.shared.close()
+        self._summarize()
+        self._raise_failures()
+
+    def _tries_max(self) -> int:
+        return self.tries_max or TRIES_MAX[self.pipeline.trigger.kind]
+
+    def _plan(self) -> list[Callable[[], _Feed]]:
+        """Every query is analysed before one is started."""
+        by_name = {sink.name: sink for sink in self.sinks}
+        reads = self._settled(reads_of(self.pipeline), by_name)
+        for line in reads.words():
+            self.say(f"{self.pipeline.name}: {line}")
+        planned: list[Callable[[], _Feed]] = []
+        for source, names in reads.shared.items():
+            planned.append(self._shared(source, [by_name[name] for name in names]))
+        planned += [self._own(by_name[name]) for name in reads.own]
+        return planned
+
+    def _settled(self, reads: Reads, by_name: Mapping[str, Sink]) -> Reads:
+        """How the sinks read, by the file, by Spark's plans, and by the checkpoints that are there."""
+        shared: dict[str, tuple[str, ...]] = {}
+        own = dict(reads.own)
+        for source in (each.name for each in self.pipeline.sources):
+            able: list[str] = []
+            views = None
+            for name in reads.shared.get(source, ()):
+                views = views or build_views(self.spark, self.pipeline, self.brokers, group=None)
+                state = state_in(prepare(by_name[name], views.rows_of(by_name[name])))
+                if state is not None:
+                    own[name] = state
+                elif has_own_checkpoint(self.spark, self._checkpoint_of(name)):
+                    own[name] = (
+                        f"it goes on from its own checkpoint {self._checkpoint_of(name)};"
+                        " to share a read, give the pipeline another name"
+                    )
+                else:
+                    able.append(name)
+            together = self._members(source, able)
+            own |= {
+                name: f"it came when the read of {source} had begun"
+                if together
+                else f"no other sink can share a read of {source}"
+                for name in able
+                if name not in together
+            }
+            if together:
+                shared[source] = together
+        # In the order of the file.
+        return Reads(shared=shared, own={name: own[name] for name in by_name if name in own})
+
+    def _members(self, source: str, able: Sequence[str]) -> tuple[str, ...]:
+        """The sinks of a shared read. Raises CheckpointUnfit if one of its checkpoint's would lose its place."""
+        checkpoint = ReadCheckpoint(self.spark, self._read_checkpoint(source))
+        known = checkpoint.members()
+        if known is None:
+            if len(able) < 2:
+                return ()
+            checkpoint.write_members(Members(sinks=tuple(able)))
+            return tuple(able)
+        names = {sink.name for sink in self.sinks}
+        for name in known.sinks:
+            if name in names and name not in able:
+                raise CheckpointUnfit(
+                    f"the sink {name} was written by the shared read of {source} until now, and can no"
+                    f" longer be: its place is in {checkpoint.path}. Undo the change, or give the sink"
+                    " another name, so that it begins anew"
+                )
+        for name in known.left:
+            if name in names:
+                raise CheckpointUnfit(
+                    f"the sink {name} was left out of an earlier run, and lacks what the shared read of"
+                    f" {source} has read meanwhile: give it another name, so that it begins anew"
+                )
+        gone = tuple(name for name in known.sinks if name not in names)
+        if gone:
+            kept = tuple(name for name in known.sinks if name in names)
+            checkpoint.write_members(Members(sinks=kept, left=(*known.left, *gone)))
+        return tuple(name for name in able if name in known.sinks)
+
+    def _checkpoint_of(self, name: str) -> str:
+        return f"{self.checkpoints}/{name}"
+
+    def _read_checkpoint(self, source: str) -> str:
+        return f"{self.checkpoints}/{FOLDER_PREFIX}{source}"
+
+    def _own(self, sink: Sink) -> Callable[[], _Feed]:
+        """A sink that reads the topics on its own, and has its own lag."""
+        group = self._group_of(sink.name)
+        views = build_views(self.spark, self.pipeline, self.brokers, group=group)
+        rows = prepare(sink, views.rows_of(sink))
+        progress = QueryProgress(self.status.sinks[sink.name])
+
+        def begin() -> StreamingQuery:
+            return start(
+                sink,
+                rows,
+                self.context,
+                checkpoint=self._checkpoint_of(sink.name),
+                count=progress.count,
+            )
+
+        return lambda: self._started(sink.name, begin, {sink.name: progress})
+
+    def _shared(self, name: str, sinks: Sequence[Sink]) -> Callable[[], _Feed]:
+        source = next(each for each in self.pipeline.sources if each.name == name)
+        assert isinstance(source, TopicSource)
+        is_first = any(sink.name == self.sinks[0].name for sink in sinks)
+        group = self.pipeline.name if is_first else f"{self.pipeline.name}.{FOLDER_PREFIX}{name}"
+        rows: DataFrame = build_views(self.spark, self.pipeline, self.brokers, group=group).frames[
+            name
+        ]
+        progresses = {sink.name: QueryProgress(self.status.sinks[sink.name]) for sink in sinks}
+        read = ReadProgress(source=name, sinks=[sink.name for sink in sinks])
+        self.status.reads.append(read)
+        shared = SharedRead(
+            pipeline=self.pipeline,
+            source=source,
+            sinks={sink.name: (sink, progresses[sink.name]) for sink in sinks},
+            brokers=self.brokers,
+            context=self.context,
+            checkpoint=ReadCheckpoint(self.spark, self._read_checkpoint(name)),
+            progress=read,
+            say=self.say,
+            tries_max=self._tries_max(),
+        )
+        return lambda: self._started(
+            f"read of {name}", lambda: shared.start(rows), progresses, shared
+        )
+
+    def _group_of(self, name: str) -> str:
+        own = self.pipeline.name
+        return own if name == self.sinks[0].name else f"{own}.{name}"
+
+    def _started(
+        self,
+        name: str,
+        begin: Callable[[], StreamingQuery],
+        sinks: Mapping[str, QueryProgress],
+        shared: SharedRead | None = None,
+    ) -> _Feed:
+        query = begin()
+        for progress in sinks.values():
+            progress.sink.query = str(query.id)
+        return _Feed(name=name, begin=begin, sinks=sinks, shared=shared, query=query)
+
+    def _watch(self) -> None:
+        """Follow the queries until all have ended or a stop is requested.
+
+        A sink that fails is tried again, each time later, and never stops another one.
+        """
+        while any(not feed.is_over or _is_catching_up(feed) for feed in self._feeds):
+            self._update()
+            for feed in self._feeds:
+                self._try_again(feed)
+                if feed.shared is not None:
+                    feed.shared.catch_up()
+            if self.stop.asked.is_set():
+                self._finish()
+                break
+            self.stop.asked.wait(POLL_SECONDS)
+        self._update()
+
+    def _try_again(self, feed: _Feed) -> None:
+        """Start a query again that has failed, when its time has come."""
+        if feed.is_over:
+            return
+        now = time.monotonic()
+        if feed.query.isActive:
+            progressed = next(iter(feed.sinks.values())).sink.batches
+            if feed.error is not None and progressed > feed.batches:
+                feed.error, feed.tries = None, 0
+            return
+        if feed.due_at is not None:
+            if now >= feed.due_at:
+                feed.due_at = None
+                try:
+                    feed.query = feed.begin()
+                except PySparkException as error:
+                    self._note_failure(feed, error)
+            return
+        failure = feed.query.exception()
+        if failure is None:
+            feed.error = None
+            feed.is_over = True
+        else:
+            self._note_failure(feed, failure)
+
+    def _note_failure(self, feed: _Feed, failure: BaseException) -> None:
+        feed.tries += 1
+        feed.error = explain(failure)
+        feed.batches = next(iter(feed.sinks.values())).sink.batches
+        is_last = feed.tries >= self._tries_max()
+        wait = retry_seconds(feed.tries)
+        feed.is_over = is_last
+        feed.due_at = None if is_last else time.monotonic() + wait
+        if self._tries_max() > 1:
+            after = "given up" if is_last else f"tried again in {wait:.0f} s"
+            what = feed.name if feed.shared is not None else f"sink {feed.name}"
+            self.say(f"{what} failed ({feed.tries} of {self._tries_max()}), {after}: {feed.error}")
+
+    def _update(self) -> None:
+        changed = False
+        for feed in self._feeds:
+            errors = feed.shared.errors if feed.shared is not None else {}
+            for name, progress in feed.sinks.items():
+                behind = feed.shared.lag_of(name) if feed.shared is not None else 0
+                last = feed.query.lastProgress
+                changed |= progress.update(last, partial(_recent, feed.query), behind=behind)
+                if feed.shared is not None:
+                    progress.sink.bytes_behind = feed.shared.size_of(progress.sink.lag)
+                error = errors.get(name, feed.error)
+                if progress.sink.error != error:
+                    progress.sink.error = error
+                    changed = True
+        if changed:
+            self.report()
+
+    def _finish(self) -> None:
+        """Stop each query between two batches, or at the deadline."""
+        self.status.state = State.STOPPING
+        self.report()
+        before = {feed.name: feed.last_batch() for feed in self._feeds}
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        waiting = list(self._feeds)
+        while waiting:
+            late = time.monotonic() > deadline or self.stop.hurried.is_set()
+            for feed in list(waiting):
+                idle = not feed.query.isActive or not feed.query.status["isTriggerActive"]
+                if idle or late or feed.last_batch() > before[feed.name]:
+                    feed.query.stop()
+                    waiting.remove(feed)
+            self.stop.hurried.wait(POLL_SECONDS if waiting else 0)
+
+    def _summarize(self) -> None:
+        for read in self.status.reads:
+            if read.rows:
+                self.say(f"{self.pipeline.name}: {read.words()}")
+
+    def _raise_failures(self) -> None:
+        """A sink whose query was stopped while it failed has failed, too."""
+        errors: dict[str, str] = {}
+        for feed in self._feeds:
+            failure = feed.query.exception()
+            error = feed.error if failure is None else explain(failure)
+            if feed.shared is not None:
+                errors |= feed.shared.errors
+            if error is not None:
+                errors[feed.name] = error
+        words = [
+            error if name.startswith("read of ") else f"sink {name}: {error}"
+            for name, error in errors.items()
+        ]
+        if words:
+            raise PipelineFailed("; ".join(words))
+
+
+def _is_catching_up(feed: _Feed) -> bool:
+    return feed.shared is not None and not feed.shared.is_settled()
+
+
+def _recent(query: StreamingQuery) -> Sequence[Any]:
+    return query.recentProgress

@@ -1,0 +1,1 @@
+"""SQL over topics: every topic is a table, joined with its archive."""
