@@ -9,12 +9,12 @@ import time
 import urllib.request
 from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import confluent_kafka
 
 from benchmarks.cluster_size import cpu_seconds
-from benchmarks.lookup import rss_mb
+from benchmarks.lookup import status_mb
 from zhumq import Admin
 from zhumq.model.delay_headers import DELIVER_AT_HEADER
 from zhumq.testing.process import BrokerProcess, broker_process
@@ -26,11 +26,28 @@ SEED: Final = 20261118
 FAR_MS: Final = 3_600_000  # Nothing of the pending ones is due during the run.
 DAY_MS: Final = 24 * 3_600_000
 LEAD_MS: Final = 5_000
-STAGED_PER_SECOND_MIN: Final = (
-    5_000  # The first one is due when all are staged, at this rate at least.
-)
+# The first one is due when all are staged, at this rate or half of that of the pending ones.
+STAGED_PER_SECOND_MIN: Final = 5_000
 WAIT_SECONDS: Final = 300.0
+LIFE_SECONDS_MIN: Final = 3.0  # between a start and the next kill: slow machines start slowly
 LATE_P99_MS_MAX: Final = 1_000.0
+GROWTH_MB_MAX: Final = 64  # of the broker, with all of them pending
+# Freed memory goes back to the system, and compaction ends: both take a while after the last message.
+SETTLE_SECONDS: Final = 60.0
+
+
+class Memory(NamedTuple):
+    """What a broker holds, in MB."""
+
+    resident: int
+    anonymous: int  # without the pages of files, which are those of programs and libraries
+
+    @classmethod
+    def of(cls, broker: BrokerProcess) -> "Memory":
+        return cls(status_mb(broker.pid, "VmRSS"), status_mb(broker.pid, "RssAnon"))
+
+    def __str__(self) -> str:
+        return f"{self.resident} MB ({self.anonymous} MB anonymous)"
 
 
 def now_ms() -> int:
@@ -82,8 +99,8 @@ def send(bootstrap: str, values: list[bytes], due_ms: list[int]) -> None:
         raise RuntimeError(f"{left} messages are left, {len(failed)} failed: {failed[:1]}")
 
 
-def fill(broker: BrokerProcess, count: int) -> None:
-    """Messages that are not due for an hour, up to 39 days ahead."""
+def fill(broker: BrokerProcess, count: int) -> float:
+    """Messages that are not due for an hour, up to 39 days ahead. Returns how many became pending in a second."""
     draw = random.Random(SEED)
     value = draw.randbytes(VALUE_BYTES)
     begun = time.monotonic()
@@ -98,12 +115,20 @@ def fill(broker: BrokerProcess, count: int) -> None:
         )
     while metric(broker, "zhumq_delayed_messages_pending") < count:
         time.sleep(0.2)
-    seconds = time.monotonic() - begun
-    print(f"{count:,} pending after {seconds:.1f} s ({count / max(seconds, 0.001):,.0f} a second)")
+    seconds = max(time.monotonic() - begun, 0.001)
+    print(f"{count:,} pending after {seconds:.1f} s ({count / seconds:,.0f} a second)", flush=True)
+    return count / seconds
 
 
-def consume(bootstrap: str, count: int, seen: list[tuple[int, int, int, bytes]]) -> None:
-    """Partition, due time, arrival and value of so many messages."""
+class Arrived(NamedTuple):
+    partition: int
+    due_ms: int
+    at_ms: int
+    value: bytes
+
+
+def consume(bootstrap: str, count: int, until_ms: int, seen: list[Arrived]) -> None:
+    """So many messages, if they come until then."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -112,34 +137,40 @@ def consume(bootstrap: str, count: int, seen: list[tuple[int, int, int, bytes]])
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 10,
+            # By default it waits for up to 10 s: longer than a broker lives between two kills.
+            "reconnect.backoff.max.ms": 500,
             "log_level": 0,
         }
     )
     consumer.assign([confluent_kafka.TopicPartition(TOPIC, each, 0) for each in range(PARTITIONS)])
-    deadline = time.monotonic() + WAIT_SECONDS
-    while len(seen) < count and time.monotonic() < deadline:
-        for message in consumer.consume(1_000, 0.1):
-            if message.error() is None:
-                due = int(dict(message.headers())[DELIVER_AT_HEADER])
-                seen.append((message.partition(), due, now_ms(), message.value()))
-    # Whether one comes twice.
-    seen.extend(
-        (message.partition(), 0, 0, message.value())
-        for message in consumer.consume(1_000, 2.0)
-        if message.error() is None
-    )
+    while len(seen) < count and now_ms() < until_ms:
+        seen += arrived(consumer, 0.1)
+    seen += arrived(consumer, 2.0)  # Whether one comes twice.
     consumer.close()
 
 
-def deliver(broker: BrokerProcess, count: int, rate: int, kills: int) -> bool:
+def arrived(consumer: confluent_kafka.Consumer, seconds: float) -> list[Arrived]:
+    found = []
+    for message in consumer.consume(1_000, seconds):
+        if message.error() is None:
+            due_ms = int(dict(message.headers())[DELIVER_AT_HEADER])
+            found.append(Arrived(message.partition(), due_ms, now_ms(), message.value()))
+    return found
+
+
+def deliver(
+    broker: BrokerProcess, count: int, rate: int, kills: int, staged_per_second: float
+) -> bool:
     """Messages that become due during some seconds: each has to arrive once, and in time order in its partition."""
     before = metric(broker, "zhumq_delayed_messages_pending")
     draw = random.Random(SEED + 1)
     span_ms = max(count * 1_000 // rate, 5_000)
-    start = now_ms() + LEAD_MS + count * 1_000 // STAGED_PER_SECOND_MIN
+    slowest = min(STAGED_PER_SECOND_MIN, staged_per_second / 2)
+    start = now_ms() + LEAD_MS + int(count * 1_000 / slowest)
     values = [b"%d" % number for number in range(count)]
-    seen: list[tuple[int, int, int, bytes]] = []
-    reading = threading.Thread(target=consume, args=(broker.bootstrap, count, seen))
+    seen: list[Arrived] = []
+    until_ms = start + span_ms + int(WAIT_SECONDS * 1_000)
+    reading = threading.Thread(target=consume, args=(broker.bootstrap, count, until_ms, seen))
     reading.start()
     send(broker.bootstrap, values, [start + draw.randrange(span_ms) for _ in values])
     while metric(broker, "zhumq_delayed_messages_pending") < before + count:
@@ -147,31 +178,53 @@ def deliver(broker: BrokerProcess, count: int, rate: int, kills: int) -> bool:
             raise RuntimeError(f"the machine is too slow to stage {count:,} messages in time")
         time.sleep(0.2)
     used = cpu_seconds(broker.pid)
+    restarts: list[tuple[int, int]] = []
     for number in range(kills):
         # Evenly over the time in which they are due.
-        while now_ms() < start + span_ms * (number + 1) // (kills + 1):
-            time.sleep(0.01)
-        broker.kill()
-        broker.start()
-        print(f"killed and restarted, {len(seen):,} delivered before")
+        at_ms = start + span_ms * (number + 1) // (kills + 1)
+        lives_until_ms = restarts[-1][1] + int(LIFE_SECONDS_MIN * 1_000) if restarts else 0
+        restarts.append(restart(broker, max(at_ms, lives_until_ms)))
     reading.join()
     if not kills:
         used = cpu_seconds(broker.pid) - used
         print(f"{used / count * 1e6:.0f} us of the broker's CPU for each")
-    once = Counter(value for *_, value in seen) == Counter(values)
+    once = Counter(each.value for each in seen) == Counter(values)
     ordered = all(
         dues == sorted(dues)
         for partition in range(PARTITIONS)
-        if (dues := [due for each, due, _, _ in seen if each == partition])
+        if (dues := [each.due_ms for each in seen if each.partition == partition])
     )
-    late = sorted(arrived - due for _, due, arrived, _ in seen) or [0]
+    print_pauses(restarts, seen)
+    late = sorted(each.at_ms - each.due_ms for each in seen) or [0]
     p50, p99 = late[len(late) // 2], late[len(late) * 99 // 100]
     print(
         f"{len(seen):,} of {count:,} delivered over {span_ms / 1000:.0f} s: late by p50 {p50} ms,"
         f" p99 {p99} ms, at most {late[-1]} ms, at least {late[0]} ms"
     )
     print(f"each once: {once}; in time order in each partition: {ordered}")
-    return once and (ordered or kills > 0) and (p99 <= LATE_P99_MS_MAX or kills > 0)
+    return once and ordered and (p99 <= LATE_P99_MS_MAX or kills > 0)
+
+
+def restart(broker: BrokerProcess, at_ms: int) -> tuple[int, int]:
+    """Kill the broker at this time, and start it. Returns when it died and when it served again."""
+    while now_ms() < at_ms:
+        time.sleep(0.01)
+    killed_ms = now_ms()
+    broker.kill()
+    broker.start()
+    return killed_ms, now_ms()
+
+
+def print_pauses(restarts: list[tuple[int, int]], seen: list[Arrived]) -> None:
+    """After each kill, when the broker served again and when the first message came."""
+    for killed_ms, ready_ms in restarts:
+        first_ms = next((each.at_ms for each in seen if each.at_ms > ready_ms), None)
+        came = (
+            "none came"
+            if first_ms is None
+            else f"a message {(first_ms - ready_ms) / 1000:.1f} s later"
+        )
+        print(f"kill -9: it served after {(ready_ms - killed_ms) / 1000:.1f} s, {came}")
 
 
 def main() -> int:
@@ -182,6 +235,9 @@ def main() -> int:
         "--rate", type=int, default=10_000, help="of those that become due, a second"
     )
     parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument(
+        "--settle", type=float, default=SETTLE_SECONDS, help="seconds until the last measurement"
+    )
     given = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="zhumq-delays-") as folder,
@@ -190,14 +246,20 @@ def main() -> int:
         with Admin(broker.bootstrap) as admin:
             admin.create_topic(TOPIC, partitions=PARTITIONS, settings={"delay.enable": "true"})
         fill(broker, min(given.pending, 1_000))  # What a first message needs is not counted.
-        before = rss_mb(broker.pid)
-        fill(broker, given.pending)
-        after = rss_mb(broker.pid)
+        before = Memory.of(broker)
+        staged_per_second = fill(broker, given.pending)
+        after = Memory.of(broker)
+        time.sleep(given.settle)
+        settled = Memory.of(broker)
+        growth = after.resident - before.resident
         print(
-            f"memory: {before} MB before, {after} MB with {given.pending:,} pending;"
-            f" {metric(broker, 'zhumq_delayed_messages_in_memory'):,.0f} entries in memory"
+            f"memory: {before} before, {after} with {given.pending:,} pending, which is {growth} MB more;"
+            f" at most {status_mb(broker.pid, 'VmHWM')} MB on the way, {settled} after {given.settle:.0f} s more;"
+            f" {metric(broker, 'zhumq_delayed_messages_in_memory'):,.0f} entries in memory",
+            flush=True,
         )
-        return 0 if deliver(broker, given.due, given.rate, given.kills) else 1
+        is_delivered = deliver(broker, given.due, given.rate, given.kills, staged_per_second)
+        return 0 if is_delivered and growth < GROWTH_MB_MAX else 1
 
 
 if __name__ == "__main__":

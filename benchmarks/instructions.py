@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.cases import topic_on
-from benchmarks.loaders import build_loaders, one_record_requests, produce
+from benchmarks.loaders import build_loaders, one_record_requests, produce, transact
 from benchmarks.server import REPOSITORY, Server
 from benchmarks.zhumq_server import prepare_zhumq
 
 READY_SECONDS_MAX: Final = 300.0  # Valgrind is fifty times slower than the processor.
 TOTAL: Final = re.compile(r"^(?:totals|summary): (\d+)", re.MULTILINE)
 KILOBYTE: Final = 1_000
+TRANSACTION_PRODUCERS: Final = 16  # each with a partition of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class Counted:
     warm: int
     count: int
     run: Callable[[Server, str, int], object]
+    partitions: int = 1
 
 
 def requests(connections: int, in_flight: int, acks: int) -> Callable[[Server, str, int], object]:
@@ -43,6 +45,12 @@ def produced(size: int) -> Callable[[Server, str, int], object]:
     )
 
 
+def transactions(messages: int, producers: int) -> Callable[[Server, str, int], object]:
+    return lambda server, topic, count: transact(
+        server, topic, producers=producers, transactions=count, messages=messages, size=100
+    )
+
+
 # Not messages that are consumed: 200,000 of 1 KB are 50 requests, fewer instructions than those of the timers meanwhile.
 CASES: Final = (
     Counted(name="one-record request, 1 x 1", warm=500, count=3_000, run=requests(1, 1, 1)),
@@ -50,6 +58,21 @@ CASES: Final = (
     Counted(name="one-record request, 64 x 16", warm=4_000, count=20_000, run=requests(64, 16, 1)),
     Counted(name="message of 100 B produced", warm=20_000, count=400_000, run=produced(100)),
     Counted(name="message of 1 KB produced", warm=20_000, count=200_000, run=produced(KILOBYTE)),
+    # Of one commit; five more of each producer are counted and not divided by. Those of the consumer at read_committed are in it.
+    Counted(
+        name="transaction of 1 message",
+        partitions=TRANSACTION_PRODUCERS,
+        warm=TRANSACTION_PRODUCERS,
+        count=40 * TRANSACTION_PRODUCERS,
+        run=transactions(1, TRANSACTION_PRODUCERS),
+    ),
+    Counted(
+        name="transaction of 100 messages",
+        partitions=TRANSACTION_PRODUCERS,
+        warm=TRANSACTION_PRODUCERS,
+        count=40 * TRANSACTION_PRODUCERS,
+        run=transactions(100, TRANSACTION_PRODUCERS),
+    ),
 )
 
 
@@ -63,7 +86,7 @@ class CountedBroker:
     def instructions(self, case: Counted) -> float:
         """Of one request or message, start and stop of the client's connections included."""
         for count in (case.warm, case.count):
-            with topic_on(self._server, 1) as topic:
+            with topic_on(self._server, case.partitions) as topic:
                 self._control("--zero")
                 case.run(self._server, topic, count)
                 self._control("--dump")

@@ -71,10 +71,15 @@ def wait_for_index(broker: BrokerProcess) -> None:
 
 
 def rss_mb(pid: int) -> int:
+    return status_mb(pid, "VmRSS")
+
+
+def status_mb(pid: int, field: str) -> int:
+    """A size in /proc/PID/status: VmRSS is the resident memory, VmHWM the most of it so far, RssAnon without pages of files."""
     (line,) = (
         line
         for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-        if line.startswith("VmRSS:")
+        if line.startswith(f"{field}:")
     )
     return int(line.split()[1]) // 1024
 

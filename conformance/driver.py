@@ -20,7 +20,8 @@ from conformance.secured_kafka import USERS, SecuredCluster, secured_kafka
 from conformance.secured_zhumq import ADMIN, secured_zhumq
 
 SUITES = (
-    "kafka-python", "librdkafka", "franz-go", "kafka-go", "java", "kafkajs", "go-queue", "spark-kafka", "secure", "transactions",
+    "kafka-python", "librdkafka", "franz-go", "kafka-go", "java", "java-registry", "kafkajs", "go-queue", "spark-kafka",
+    "secure", "transactions",
 )  # fmt: skip
 OWN_BROKER = ("secure", "transactions")  # they start one themselves
 # The broker settings that the projects of the suites use.

@@ -58,6 +58,7 @@ class World:
 
     def __init__(self, admin: Client, tested: Client, *, quotes_requests: bool = False) -> None:
         """`quotes_requests`: error messages of the broker quote the request that they refuse."""
+        self._admin = admin
         self._tested = tested
         self.quotes_requests = quotes_requests
         self.admin = admin.connect()
@@ -138,6 +139,11 @@ class World:
                 transactional_id=names.transaction, transaction_timeout_ms=10_000
             )
             self._until_ok(ApiKey.INIT_PRODUCER_ID, init, None)
+        if row.needs_producer:
+            # The broker looks at the first requests of a connection, and not at all of one that sends many.
+            with self._admin.connect() as producer:
+                produced = producer.ask(ApiKey.PRODUCE, produce_request(names.topic), 12)
+                assert not codes_of(produced), produced
         if row.needs_share_session:
             self._until_ok(ApiKey.SHARE_FETCH, share_fetch(names), None)
 

@@ -12,11 +12,13 @@ from zhumq.model.errors import ErrorCode
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages import (
     acls,
+    audit_log,
     configs,
     consumer_groups,
     delays,
     fetch,
     groups,
+    history,
     lookup,
     metadata,
     offsets,
@@ -28,6 +30,7 @@ from zhumq.protocol.messages import (
     share,
     topics,
     transactions,
+    writing_producers,
 )
 from zhumq.records.batch import Record
 from zhumq.records.builder import build_batch
@@ -78,6 +81,7 @@ class Row:
     needs_share_group: bool = False
     needs_share_session: bool = False
     needs_transactional_id: bool = False
+    needs_producer: bool = False  # that writes on a connection of its own
 
     def __str__(self) -> str:
         return f"{self.key.name} {self.what}".strip()
@@ -262,6 +266,45 @@ RECORD_ROWS = (
         request=lambda names: lookup.LookupRequest(topic=names.topic, sought=b"k"),
         needs=(on(Operation.READ, TOPIC),),
         refused=TOPIC_REFUSED,
+    ),
+    Row(
+        key=ApiKey.AUDIT_LOG,
+        request=lambda names: audit_log.AuditLogRequest(limit=1),
+        needs=(on(Operation.ALTER, CLUSTER),),
+        refused=CLUSTER_REFUSED,
+        shows_all=True,
+    ),
+    Row(
+        key=ApiKey.HISTORY,
+        what="of the broker",
+        request=lambda names: history.HistoryRequest(step_ms=10_000, count=1),
+        needs=(on(Operation.DESCRIBE, CLUSTER),),
+        refused=CLUSTER_REFUSED,
+    ),
+    Row(
+        key=ApiKey.HISTORY,
+        what="of a topic",
+        request=lambda names: history.HistoryRequest(
+            subject=1, name=names.topic, step_ms=10_000, count=1
+        ),
+        needs=(on(Operation.DESCRIBE, TOPIC),),
+        refused=TOPIC_REFUSED,
+    ),
+    Row(
+        key=ApiKey.HISTORY,
+        what="of a group",
+        request=lambda names: history.HistoryRequest(
+            subject=2, name=names.group, step_ms=10_000, count=1
+        ),
+        needs=(on(Operation.DESCRIBE, GROUP),),
+        refused=GROUP_REFUSED,
+    ),
+    Row(
+        key=ApiKey.WRITING_PRODUCERS,
+        request=lambda names: writing_producers.WritingProducersRequest(),
+        needs=(on(Operation.READ, TOPIC),),
+        lists="topic",
+        needs_producer=True,
     ),
     Row(
         key=ApiKey.SCHEDULE,

@@ -1,7 +1,23 @@
 """What holds for every test."""
 
+from collections import defaultdict
+
+import pytest
 from hypothesis import settings
 
 # No time limit for an example: speed is measured by the benchmarks, and a busy machine is no fault of the code.
 settings.register_profile("zhumq", deadline=None)
 settings.load_profile("zhumq")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that may take long come first: else one of them is all that runs in the end, on one of the cores."""
+    seconds: dict[str, float] = defaultdict(float)
+    for item in items:
+        marker = item.get_closest_marker("timeout")
+        limit = (
+            float(marker.args[0]) if marker else float(item.get_closest_marker("slow") is not None)
+        )
+        seconds[item.location[0]] = max(seconds[item.location[0]], limit)
+    items.sort(key=lambda item: -seconds[item.location[0]])

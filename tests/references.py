@@ -19,12 +19,13 @@ _FIRST = "|".join((*FOLDERS, *ROOMS))
 # `net/connection`, `tests/unit/`, `client/wire.Connection`, `broker/dispatch.py: Dispatcher.handle`
 _PATH = re.compile(rf"`((?:{_FIRST})/[\w/.*-]+)(?::+ ?([\w.]+))?`")
 # `protocol.connection.ConnectionCodec`. Names that begin with the last three of these are
-# settings of Kafka and of Spark, and `admin` is also what many clients call their admin client.
-_DOTTED_ROOMS = "|".join(room for room in ROOMS if room not in ("admin", "push", "share", "spark"))
+# settings of Kafka and of Spark, `admin` is also what many clients call their admin client, and `history` a file of `chaos`.
+_OTHER_WORDS = ("admin", "history", "push", "share", "spark")
+_DOTTED_ROOMS = "|".join(room for room in ROOMS if room not in _OTHER_WORDS)
 _DOTTED = re.compile(rf"`(?:zhumq\.)?((?:{_DOTTED_ROOMS})(?:\.\w+)+)(?:\([^`]*\))?`")
 _SETTINGS = {*BROKER_SETTINGS.by_name, *TOPIC_SETTINGS.by_name}
 _DECISION = re.compile(r"\bdecisions?[ \n]+(\d{4})", re.IGNORECASE)
-_DOCS = re.compile(r"(?<![\w/.-])docs/[\w/-]+(?:\.md)?")
+_DOCS = re.compile(r"(?<![\w/.-])docs/[\w/-]+(?:\.(?:md|png|webp))?")
 # Numbers of a list that is not in the repository.
 _NUMBERED = re.compile(r"\bhazards? \d+", re.IGNORECASE)
 _GENERATED = re.compile(r"<!-- ([\w ]+): made by .*?<!-- end of \1 -->", re.DOTALL)

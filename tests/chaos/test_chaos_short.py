@@ -20,6 +20,7 @@ KINDS = (
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_cluster_that_is_broken_again_and_again_loses_nothing(tmp_path: Path) -> None:
     report = run(

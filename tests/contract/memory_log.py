@@ -66,6 +66,7 @@ class MemoryLog:
         self.log_start_offset = 0
         self.flushed_offset = 0
         self.log_end_offset = 0
+        self.bytes_written = 0
         self.producer_state = ProducerState()
         self.key_indexes = KeyIndexes("/memory", self.disk, lambda _: 0)
         self.failure: StorageFailed | None = None
@@ -111,6 +112,7 @@ class MemoryLog:
             batch for batch in self._batches if batch.header.next_offset <= self.flushed_offset
         )
         log.flushed_offset = log.log_end_offset = max(log.log_end_offset, self.log_start_offset)
+        log.bytes_written = 0
         return log
 
     # Appending
@@ -234,6 +236,7 @@ class MemoryLog:
         for batch in written:
             header = batch.header
             self._batches.append(batch)
+            self.bytes_written += len(batch.data)
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
             self._note_producer(batch)
             self.log_end_offset = header.next_offset

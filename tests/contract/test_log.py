@@ -103,6 +103,16 @@ def test_a_log_can_be_made_known_before_anything_is_written(layout: Layout) -> N
 # Appending
 
 
+def test_bytes_that_were_written_count_also_when_they_are_gone(layout: Layout, log: Log) -> None:
+    append(log, b"a")
+    written = log.bytes_written
+    assert written == log.size_bytes
+    append(log, b"b")
+    log.truncate_to(1)
+    assert (log.size_bytes, log.bytes_written) == (written, 2 * written)
+    assert layout.crash().bytes_written == 0
+
+
 def test_the_log_assigns_offsets_and_epochs_whatever_the_producer_wrote(log: Log) -> None:
     assert append(log, b"a", b"b", base_offset=17, leader_epoch=4) == 0
     assert append(log, b"c", base_offset=0, partition_leader_epoch=9, leader_epoch=4) == 2

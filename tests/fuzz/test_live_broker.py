@@ -37,6 +37,7 @@ def test_each_known_bad_frame_costs_at_most_its_own_connection(
     _check_aftermath(target, caplog)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_an_array_blown_up_costs_at_most_its_own_connection(
     target: Target, caplog: pytest.LogCaptureFixture

@@ -42,10 +42,11 @@ def wait_until_lags(look: Callable[[], Lags], expected: Lags) -> None:
         time.sleep(0.05)
 
 
-def produce(bootstrap: str, topic: str, partition: int, count: int) -> None:
+def produce(bootstrap: str, topic: str, partition: int, count: int, *, age_ms: int = 0) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for _ in range(count):
-        producer.produce(topic, b"x", partition=partition)
+        written_ms = time.time_ns() // 1_000_000 - age_ms
+        producer.produce(topic, b"x", partition=partition, timestamp=written_ms)
     assert producer.flush(SECONDS_MAX) == 0
 
 
@@ -87,6 +88,38 @@ def test_the_number_of_samples_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
         assert "\nzhumq_group_lag_left_out 1\n" in page(running.http)
 
 
+_SECONDS = re.compile(
+    r'^zhumq_group_lag_seconds\{group="(.*)",topic="t",partition="0"\} (\S+)$', re.MULTILINE
+)
+
+
+def seconds_of(http: str) -> dict[str, float]:
+    return {group: float(value) for group, value in _SECONDS.findall(page(http))}
+
+
+def wait_until_age(look: Callable[[], float | None], low: float, high: float) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while (found := look()) is None or not low <= found <= high:
+        assert time.monotonic() < deadline, f"{found} is not {low} to {high}"
+        time.sleep(0.05)
+
+
+def test_a_group_is_behind_by_the_age_of_the_first_message_that_it_has_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zhumq.broker.group_lag.SAMPLE_MS", 50)
+    with broker(data_dir=tmp_path) as running:
+        produce(running.bootstrap, "t", 0, 1, age_ms=3_600_000)
+        produce(running.bootstrap, "t", 0, 1, age_ms=60_000)
+        for group, offset in (("old", 0), ("young", 1), ("done", 2)):
+            commit(running.bootstrap, group, "t", 0, offset)
+        wait_until_age(lambda: seconds_of(running.http).get("old"), 3_600, 3_700)
+        wait_until_age(lambda: seconds_of(running.http).get("young"), 60, 160)
+        assert seconds_of(running.http)["done"] == 0
+        commit(running.bootstrap, "old", "t", 0, 1)
+        wait_until_age(lambda: seconds_of(running.http).get("old"), 60, 160)
+
+
 @pytest.mark.slow
 def test_the_coordinator_asks_for_ends_of_partitions_that_it_has_no_replica_of() -> None:
     with cluster_processes(nodes=3) as cluster:
@@ -96,7 +129,7 @@ def test_the_coordinator_asks_for_ends_of_partitions_that_it_has_no_replica_of()
         for future in admin.create_topics(new_topics).values():
             future.result(SECONDS_MAX)
         for topic in topics:
-            produce(cluster.bootstrap, topic, 0, 5)
+            produce(cluster.bootstrap, topic, 0, 5, age_ms=600_000)
             commit(cluster.bootstrap, "readers", topic, 0, 2)
 
         def all_lags() -> Lags:
@@ -109,3 +142,12 @@ def test_the_coordinator_asks_for_ends_of_partitions_that_it_has_no_replica_of()
         # Only the coordinator reports the lag.
         reporting = [each for each in cluster.brokers.values() if lags(each.http)]
         assert len(reporting) == 1
+
+        # The leaders say how old the messages are.
+        def ages() -> list[float]:
+            found = re.findall(
+                r"^zhumq_group_lag_seconds\{.*\} (\S+)$", page(reporting[0].http), re.MULTILINE
+            )
+            return [float(each) for each in found if float(each) >= 600]
+
+        wait_until_age(lambda: float(len(ages())), 3, 3)

@@ -4,6 +4,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,18 +18,38 @@ SECONDS_MAX = 30
 EXPOSURE_MAX = 2.0  # of 10, by systemd's own measure
 
 
-def test_the_systemd_unit_gives_the_broker_few_rights() -> None:
+UNITS = ("zhumq.service", "zhumq-web.service")
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_systemd_unit_gives_few_rights(unit: str) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
     done = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", str(PACKAGING / "zhumq.service")],
+        ["systemd-analyze", "security", "--offline=true", str(PACKAGING / "systemd" / unit)],
         capture_output=True,
         text=True,
         check=True,
     )
-    found = re.search(r"exposure level for zhumq.service: ([0-9.]+)", done.stdout)
+    found = re.search(rf"exposure level for {unit}: ([0-9.]+)", done.stdout)
     assert found is not None
     assert float(found.group(1)) <= EXPOSURE_MAX
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_systemd_finds_nothing_wrong_with_a_unit(unit: str, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    text = (PACKAGING / "systemd" / unit).read_text()
+    # The program is not installed here.
+    (tmp_path / unit).write_text(text.replace("/opt/zhumq/bin/zhumq", sys.executable))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--recursive-errors=no", str(tmp_path / unit)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_container_runs_as_a_user_without_rights() -> None:

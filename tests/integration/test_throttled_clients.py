@@ -192,18 +192,20 @@ def test_the_time_of_requests_is_limited(running: RunningBroker, admin: ClusterC
     alter_quotas(admin, {"client-id": "busy"}, {"request_percentage": 0.01})
     host, _, port = running.bootstrap.rpartition(":")
 
-    def times(client_id: str) -> list[int]:
+    def longest_wait(client_id: str, *, requests: int) -> int:
+        """The longest throttle time, of at most so many requests: it ends with the first that is throttled."""
         with Connection.open(
             [Address(host, int(port))], client_id=client_id, request_seconds=SECONDS_MAX
         ) as client:
-            return [
-                client.ask(ApiKey.METADATA, MetadataRequest(topics=[])).throttle_time_ms
-                for _ in range(4)
-            ]
+            for _ in range(requests):
+                response = client.ask(ApiKey.METADATA, MetadataRequest(topics=[]))
+                if response.throttle_time_ms:
+                    return response.throttle_time_ms
+        return 0
 
-    busy = times("busy")
-    assert 0 < max(busy) <= 1_000
-    assert times("idle") == [0] * 4
+    # A hundredth of a percent of two seconds is used up by a few requests, of a fast machine by more of them.
+    assert 0 < longest_wait("busy", requests=200) <= 1_000
+    assert longest_wait("idle", requests=200) == 0
 
 
 def test_an_address_opens_connections_at_its_rate(

@@ -3,7 +3,9 @@
 import contextlib
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
+import confluent_kafka
 import pytest
 
 from zhumq import Admin, Consumer
@@ -11,6 +13,7 @@ from zhumq.admin import dead_letters, groups, sessions, subscriptions
 from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.dead_letters import DeadLetterCount, ReasonCount
 from zhumq.admin.errors import InUse, NotFound
+from zhumq.admin.group_lags import GroupLag, group_lags, lag_of
 from zhumq.admin.groups import GroupOffset, GroupSummary, OffsetChange
 from zhumq.admin.offsets import Position, committed_offsets
 from zhumq.admin.topics import create_topic, describe_topic
@@ -105,6 +108,63 @@ def test_a_subscription_group_has_a_mode_a_claim_and_a_session(
         subscriptions.release_topic(connection, topic)
     with pytest.raises(NotFound, match="no session 'a/b'"):
         sessions.resume_session(connection, "a/b")
+
+
+def commit_as_classic(connection: ClusterConnection, topic: str) -> None:
+    """A classic group with the topic's name that is done with one message."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": connection.bootstrap,
+            "group.id": topic,
+            "group.protocol": "classic",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    deadline = time.monotonic() + SECONDS_MAX
+    while (message := consumer.poll(1.0)) is None or message.error() is not None:
+        assert time.monotonic() < deadline
+    consumer.commit(message, asynchronous=False)
+    consumer.close()
+
+
+@pytest.mark.slow
+def test_the_lags_of_groups_of_all_kinds_are_those_that_each_is_described_with(
+    connection: ClusterConnection, topic: str
+) -> None:
+    classic, consumer, share = names = [
+        f"{topic}-{kind}" for kind in ("classic", "consumer", "share")
+    ]
+    for name in names:
+        fill(connection, name)
+    commit_as_classic(connection, classic)
+    with (
+        reading(connection, consumer, None) as taken,
+        reading(connection, share, "ptp-shared") as shared,
+    ):
+        for message in (*taken[:2], *shared[:3]):
+            message.ack()
+        expected = {
+            classic: GroupLag(group=classic, members=0, lag=3, lag_seconds=None, idle_partitions=1),
+            consumer: GroupLag(
+                group=consumer, members=1, lag=2, lag_seconds=None, idle_partitions=0
+            ),
+            share: GroupLag(group=share, members=1, lag=1, lag_seconds=None, idle_partitions=0),
+        }
+        deadline = time.monotonic() + SECONDS_MAX
+        while True:
+            found = group_lags(connection, [*names, "absent", classic])
+            # The brokers may have sampled the lag in time, or not yet.
+            if {each.group: replace(each, lag_seconds=None) for each in found.lags} == expected:
+                break
+            assert time.monotonic() < deadline, found
+        kinds = {each.group: each.type for each in groups.list_groups(connection).groups}
+        assert [kinds[name] for name in names] == ["Classic", "Consumer", "Share"]
+        described = [lag_of(groups.describe_group(connection, name)) for name in names]
+        assert {each.group: replace(each, lag_seconds=None) for each in described} == expected
+        (absent,) = found.left_out
+        assert (absent.group, absent.reason) == ("absent", "there is no group 'absent'")
 
 
 def test_dead_letters_are_counted_read_and_replayed_once(

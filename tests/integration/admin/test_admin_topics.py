@@ -8,7 +8,6 @@ from zhumq.admin.errors import AdminError, AlreadyExists, NotFound, Refused, Una
 from zhumq.admin.offsets import Position, resolve_offsets
 from zhumq.admin.reachability import check_reachable
 from zhumq.admin.topics import Partition, TopicSummary
-from zhumq.client import retrying_admin
 from zhumq.client.errors import RequestFailed
 from zhumq.client.producer import Producer
 from zhumq.host.ports import free_ports
@@ -126,12 +125,11 @@ def test_a_cluster_of_one_broker_is_well_and_needs_no_moves(
         reassignment.plan_rebalancing(connection, [0])
 
 
-def test_a_broker_that_is_not_there_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying_admin, "RETRY_SECONDS", 0.5)
+def test_a_broker_that_is_not_there_is_unavailable() -> None:
     nowhere = f"127.0.0.1:{free_ports(1)[0]}"
     with pytest.raises(Unavailable, match=f"no broker at {nowhere}"):
         check_reachable(nowhere)
-    with ClusterConnection(nowhere) as connection:
+    with ClusterConnection(nowhere, retry_seconds=0.5) as connection:
         with pytest.raises(Unavailable, match="cannot list topics"):
             topics.list_topics(connection)
         with pytest.raises(Unavailable, match="did not answer list partition reassignments"):

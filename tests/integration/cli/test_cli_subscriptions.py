@@ -10,7 +10,7 @@ from cli_support import Cli, begin
 from confluent_kafka import ShareConsumer
 
 from zhumq import Admin, Consumer
-from zhumq.admin.settings import Setting, group_settings
+from zhumq.admin.settings import Origin, Setting, group_settings
 
 
 @pytest.mark.parametrize("push", [(), ("--push",)], ids=["pull", "push"])
@@ -231,7 +231,9 @@ def test_the_filter_of_a_share_group_is_set_and_unset(cli: Cli, topic: str) -> N
     assert "no such setting" in cli.fails("group", "alter", group, "--unset", "zhumq.filters")
     with Admin(cli.bootstrap) as admin:
         assert group_settings(admin, group)["zhumq.filter"] == Setting(
-            value="key = 'k-1'", is_own=True
+            value="key = 'k-1'", default="", origin=Origin.OWN
         )
         cli.must("group", "alter", group, "--unset", "zhumq.filter")
-        assert group_settings(admin, group)["zhumq.filter"] == Setting(value="", is_own=False)
+        assert group_settings(admin, group)["zhumq.filter"] == Setting(
+            value="", default="", origin=Origin.DEFAULT
+        )

@@ -117,12 +117,9 @@ def test_a_push_consumer_that_lost_its_broker_logs_it(
     assert lines(caplog)[0].startswith(f"waiting for a broker at {nowhere}: ")
 
 
-def test_an_admin_that_gives_up_names_the_cause(
-    nowhere: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("zhumq.client.retrying_admin.RETRY_SECONDS", 1.0)
+def test_an_admin_that_gives_up_names_the_cause(nowhere: str) -> None:
     with pytest.raises(RequestFailed, match=r"cannot create 'a': .*refused"):
-        Admin(nowhere).create_topic("a")
+        Admin(nowhere, retry_seconds=1.0).create_topic("a")
 
 
 def test_a_handler_that_fails_is_in_the_log_with_its_traceback(

@@ -174,6 +174,7 @@ def refusal_of(client: Mapping[str, Any]) -> int | None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_cluster_in_use_becomes_secure_broker_by_broker(rolling: RollingCluster) -> None:
     plain, alice, admin = (

@@ -1,6 +1,8 @@
 """Helpers of the tests of delayed messages: what a consumer sees and when, and waiting for facts."""
 
+import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
@@ -11,6 +13,7 @@ from zhumq.model.delay_headers import DELIVER_AT_HEADER
 
 SECONDS_MAX = 60.0
 TOPIC = "orders"
+AHEAD = 300  # messages that are pending before a test begins
 SETTINGS = {
     "delayed.message.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
@@ -44,6 +47,33 @@ def create_topic(bootstrap: str, *, partitions: int = 1, replicas: int = 1) -> N
         admin.create_topic(
             TOPIC, partitions=partitions, replicas=replicas, settings={"delay.enable": "true"}
         )
+
+
+def send_ahead(bootstrap: str, first_ms: int, last_ms: int) -> Counter[bytes]:
+    """Messages that are staged before they are due, at random times so far from now, while the test does its worst."""
+    draw = random.Random(60)
+    sent = [b"ahead %d" % number for number in range(AHEAD)]
+    with zhumq.Producer(bootstrap) as producer:
+        for value in sent:
+            producer.send(
+                TOPIC, value, key=value, deliver_at=now_ms() + draw.randrange(first_ms, last_ms)
+            )
+    with zhumq.Admin(bootstrap) as admin:
+        wait_for(
+            lambda: len(admin.scheduled(TOPIC, limit=AHEAD).messages) == AHEAD, "they are pending"
+        )
+    return Counter(sent)
+
+
+def assert_in_due_order(found: list[Seen]) -> None:
+    """Those that were sent ahead are in the order of their due times, in each partition."""
+    for partition in {each.partition for each in found}:
+        ahead = [
+            each.due_ms or 0
+            for each in found
+            if each.partition == partition and each.value.startswith(b"ahead")
+        ]
+        assert ahead == sorted(ahead), f"partition {partition}"
 
 
 def read_all(

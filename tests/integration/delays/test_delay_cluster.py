@@ -1,4 +1,4 @@
-"""Delayed messages in a cluster of three brokers on ZooKeeper: each of them is killed while messages are pending and moved."""
+"""Delayed messages in a cluster on ZooKeeper: brokers are killed, and shards and topics moved, while messages are pending."""
 
 import random
 import threading
@@ -7,10 +7,21 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from delay_support import SETTINGS, TOPIC, create_topic, read_all, wait_for, wait_for_messages
+from delay_support import (
+    SETTINGS,
+    TOPIC,
+    assert_in_due_order,
+    create_topic,
+    read_all,
+    send_ahead,
+    wait_for,
+    wait_for_messages,
+)
 
 import zhumq
-from zhumq.model.ids import DELAYED_MESSAGES_TOPIC
+from zhumq.admin.reassignment import run_moves
+from zhumq.metadata.reassignment import Move
+from zhumq.model.ids import DELAYED_MESSAGES_TOPIC, BrokerId, TopicPartition
 from zhumq.testing.cluster import cluster_processes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -47,6 +58,7 @@ def test_delayed_messages_survive_the_death_of_each_broker_of_three(tmp_path: Pa
     shards = {"delayed.message.topic.num.partitions": "1"}
     with cluster_processes(folder=tmp_path, settings=SETTINGS | shards) as cluster:
         create_topic(cluster.bootstrap, partitions=PARTITIONS, replicas=3)
+        ahead = send_ahead(cluster.bootstrap, 8_000, 25_000)
         load = Load(cluster.bootstrap)
         load.start()
         load.wait_for_progress()
@@ -57,10 +69,46 @@ def test_delayed_messages_survive_the_death_of_each_broker_of_three(tmp_path: Pa
             load.wait_for_progress()
             cluster.restart(broker_id)
             load.wait_for_progress()
-        load.stopping.set()
-        load.join(200)
-        wait_for_messages(cluster.bootstrap, len(load.sent), partitions=PARTITIONS)
-        with zhumq.Admin(cluster.bootstrap) as admin:
-            wait_for(lambda: not admin.scheduled(TOPIC).messages, "nothing is pending")
-        found = read_all(cluster.bootstrap, partitions=PARTITIONS)
-        assert Counter(each.value for each in found) == load.sent
+        check_all_arrive_once(cluster.bootstrap, load, ahead, PARTITIONS)
+
+
+def test_delayed_messages_survive_moves_of_their_shard_and_of_their_topic(tmp_path: Path) -> None:
+    shards = {
+        "delayed.message.topic.num.partitions": "1",
+        "delayed.message.topic.replication.factor": "1",
+        "min.insync.replicas": "1",  # A raft partition is moved in fetch mode, where this counts.
+    }
+    with cluster_processes(nodes=2, folder=tmp_path, settings=SETTINGS | shards) as cluster:
+        create_topic(cluster.bootstrap)
+        ahead = send_ahead(cluster.bootstrap, 8_000, 25_000)
+        load = Load(cluster.bootstrap)
+        load.start()
+        load.wait_for_progress()
+        for name in (DELAYED_MESSAGES_TOPIC, TOPIC):
+            before = cluster.leader_of(name)
+            assert before is not None
+            after = 3 - before  # the other one
+            with zhumq.Admin(cluster.bootstrap) as admin:
+                move = Move(
+                    topic_partition=TopicPartition(name, 0),
+                    before=(BrokerId(before),),
+                    after=(BrokerId(after),),
+                )
+                run_moves(admin, [move], at_once=1)
+            wait_for(lambda: cluster.leader_of(name) == after, f"{name} is moved")  # noqa: B023
+            load.wait_for_progress()
+        check_all_arrive_once(cluster.bootstrap, load, ahead, 1)
+
+
+def check_all_arrive_once(
+    bootstrap: str, load: Load, ahead: Counter[bytes], partitions: int
+) -> None:
+    load.stopping.set()
+    load.join(200)
+    sent = load.sent + ahead
+    wait_for_messages(bootstrap, len(sent), partitions=partitions)
+    with zhumq.Admin(bootstrap) as admin:
+        wait_for(lambda: not admin.scheduled(TOPIC).messages, "nothing is pending")
+    found = read_all(bootstrap, partitions=partitions)
+    assert Counter(each.value for each in found) == sent
+    assert_in_due_order(found)

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 from crashing_delays import POINTS
-from delay_support import SETTINGS, TOPIC, create_topic, read_all, wait_for, wait_for_messages
+from delay_support import (
+    SETTINGS,
+    TOPIC,
+    assert_in_due_order,
+    create_topic,
+    read_all,
+    send_ahead,
+    wait_for,
+    wait_for_messages,
+)
 
 import zhumq
 from zhumq.testing.process import BrokerProcess
@@ -79,12 +88,13 @@ def test_a_broker_killed_at_any_point_delivers_once(broker: BrokerProcess, point
     assert Counter(each.value for each in read_all(broker.bootstrap)) == expected
 
 
-def test_each_message_arrives_once_although_the_broker_is_killed_again_and_again(
+def test_each_message_arrives_once_and_in_order_although_the_broker_is_killed_again_and_again(
     broker: BrokerProcess,
 ) -> None:
     create_topic(broker.bootstrap, partitions=PARTITIONS)
     draw = random.Random(60)
     stopping = threading.Event()
+    ahead = send_ahead(broker.bootstrap, 6_000, 14_000)
     sent: Counter[bytes] = Counter()
 
     def send() -> None:
@@ -110,9 +120,11 @@ def test_each_message_arrives_once_although_the_broker_is_killed_again_and_again
         broker.start()
     stopping.set()
     sending.join()
+    sent += ahead
     wait_for_messages(broker.bootstrap, len(sent), partitions=PARTITIONS)
     with zhumq.Admin(broker.bootstrap) as admin:
         wait_for(lambda: not admin.scheduled(TOPIC).messages, "nothing is pending")
     found = read_all(broker.bootstrap, partitions=PARTITIONS)
     assert Counter(each.value for each in found) == sent
+    assert_in_due_order(found)
     assert all(each.timestamp_ms >= (each.due_ms or 0) for each in found)

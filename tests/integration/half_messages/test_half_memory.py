@@ -13,7 +13,7 @@ from zhumq.client.half_link import HalfLink
 from zhumq.protocol.push import push_pb2 as pb
 from zhumq.testing.process import BrokerProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
 
 COUNT = 100_000
 BODY = bytes(1_000)

@@ -3,7 +3,6 @@
 import base64
 import http.server
 import json
-import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -135,7 +134,8 @@ def test_the_time_of_an_answer_does_not_tell_which_users_exist(
     for _ in range(TRIES):  # in turn, so that what else the machine does hits both
         for user, samples in taken.items():
             samples.append(seconds(user))
-    known, unknown = (statistics.median(samples) for samples in taken.values())
+    # The quickest of each: what else the machine does makes answers late, and none early.
+    known, unknown = map(min, taken.values())
     # Without the work for an unknown user PLAIN would be ten times as quick.
     assert 0.5 < known / unknown < 2.0, (known, unknown)
 

@@ -11,9 +11,10 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import SparkSession
 
 from zhumq.pipelines.library_files import find_pipeline
-from zhumq.pipelines.runner import RunOptions, StopRequest, run_pipeline
+from zhumq.pipelines.runner import RunOptions, run_pipeline
 from zhumq.pipelines.spec_reader import load_pipeline
 from zhumq.pipelines.status import RunStatus, StatusFile
+from zhumq.pipelines.stopping import StopRequest
 
 READ_SECONDS_MAX = 60.0
 
@@ -54,12 +55,21 @@ class Pipelines:
         return str(path)
 
     def run(
-        self, file: str, *, stop: StopRequest | None = None, state: str = "state", **values: str
+        self,
+        file: str,
+        *,
+        stop: StopRequest | None = None,
+        state: str = "state",
+        tries: int = 1,
+        **values: str,
     ) -> RunStatus:
         self.display = KeptDisplay()
         pipeline = load_pipeline(find_pipeline(file), values)
         options = RunOptions(
-            state_dir=self.folder / state, master="local[2]", bootstrap=self.bootstrap
+            state_dir=self.folder / state,
+            master="local[2]",
+            bootstrap=self.bootstrap,
+            sink_tries_max=tries,
         )
         return run_pipeline(self.spark, pipeline, options, self.display, stop)
 

@@ -27,7 +27,11 @@ TOPIC = "archived"
 PROGRESS_SECONDS_MAX = 240.0
 ENDED_BY_ITSELF_MAX = 3 + KILLS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 2 * KILLS * SECONDS_EACH)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.timeout(300 + 2 * KILLS * SECONDS_EACH),
+]
 
 
 class Chaos:

@@ -64,7 +64,15 @@ def test_a_batch_write_that_fails_leaves_nothing(
     wait_until(lambda: not open_transactions(process.bootstrap), "no transaction is open")
 
 
-@pytest.mark.parametrize("point", ["written", "prepared", "decided", "between"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("written", marks=pytest.mark.long),
+        "prepared",
+        pytest.param("decided", marks=pytest.mark.long),
+        pytest.param("between", marks=pytest.mark.long),
+    ],
+)
 def test_a_driver_killed_at_any_point_is_made_good_by_the_next(
     process: BrokerProcess, tmp_path: Path, point: str
 ) -> None:
@@ -80,6 +88,7 @@ def test_a_driver_killed_at_any_point_is_made_good_by_the_next(
     sink.audit(ROWS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["prepared", "decided"])
 def test_a_driver_that_was_taken_for_dead_changes_nothing(
     process: BrokerProcess, tmp_path: Path, point: str
@@ -101,6 +110,7 @@ def test_a_driver_that_was_taken_for_dead_changes_nothing(
     sink.audit(ROWS)
 
 
+@pytest.mark.long
 def test_failed_attempts_leave_nothing(process: BrokerProcess, tmp_path: Path) -> None:
     sink = Sink(process.bootstrap, tmp_path)
     sink.feed(ROWS)
@@ -109,6 +119,7 @@ def test_failed_attempts_leave_nothing(process: BrokerProcess, tmp_path: Path) -
     sink.audit(ROWS)
 
 
+@pytest.mark.long
 def test_speculative_attempts_leave_nothing(process: BrokerProcess, tmp_path: Path) -> None:
     settings = {
         "spark.speculation": "true",

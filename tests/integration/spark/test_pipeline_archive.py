@@ -18,8 +18,9 @@ from spark_support import create_topic, delete_topic, produce
 
 from zhumq.pipelines.archive import STATE_FOLDER, ArchiveFailed, ArchiveTable
 from zhumq.pipelines.folder import Folder
-from zhumq.pipelines.runner import PipelineFailed, RowsFound
+from zhumq.pipelines.runner import RowsFound
 from zhumq.pipelines.status import State
+from zhumq.pipelines.stopping import PipelineFailed
 from zhumq.testing.broker import RunningBroker, broker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

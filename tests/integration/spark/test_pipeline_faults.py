@@ -4,6 +4,8 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,8 @@ from pyspark.sql import SparkSession
 from spark_support import create_topic, produce, wait_until
 
 from zhumq.pipelines.document import SpecInvalid
-from zhumq.pipelines.runner import PipelineFailed
 from zhumq.pipelines.status import State
+from zhumq.pipelines.stopping import PipelineFailed, StopRequest
 from zhumq.testing.broker import RunningBroker, broker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -36,6 +38,16 @@ def failing(rows):
         yield from ()
 
     return rows.mapInArrow(fail, rows.schema)
+
+
+def away(rows, until):
+    def check(batches):
+        for batch in batches:
+            if not pathlib.Path(until).exists():
+                raise ValueError("it is away")
+            yield batch
+
+    return rows.mapInArrow(check, rows.schema)
 
 
 def waiting(rows, begun, go):
@@ -238,18 +250,19 @@ def test_a_sink_that_fails_lets_the_others_come_to_their_end(pipelines: Pipeline
     assert pipelines.last_status("two").state is State.FAILED
 
 
-def test_a_sink_that_fails_lets_the_others_finish_their_batch(pipelines: Pipelines) -> None:
+def test_a_sink_that_fails_lets_the_others_go_on(pipelines: Pipelines) -> None:
     create_topic(pipelines.bootstrap, "endless-two")
     produce(pipelines.bootstrap, "endless-two", [b"0", b"1"])
     begun, go, table = (pipelines.folder / name for name in ("begun", "go", "t"))
     file = pipelines.write("two.yml", TWO_SINKS.replace("${works}", "slow"))
     failed: list[Exception] = []
+    stop = StopRequest()
 
     def run() -> None:
         try:
             pipelines.run(
                 file, topic="endless-two", table=str(table), trigger="100ms",
-                begun=str(begun), go=str(go),
+                begun=str(begun), go=str(go), stop=stop,
             )  # fmt: skip
         except PipelineFailed as error:
             failed.append(error)
@@ -257,16 +270,57 @@ def test_a_sink_that_fails_lets_the_others_finish_their_batch(pipelines: Pipelin
     thread = threading.Thread(target=run)
     thread.start()
 
-    def is_stopping() -> bool:
-        status = pipelines.display.status
-        return begun.exists() and status is not None and status.state is State.STOPPING
+    def has(count: int) -> bool:
+        assert not failed
+        return len(rows_in(table)) == count
 
     try:
-        wait_until(lambda: bool(failed) or is_stopping(), "one sink has failed", seconds=120)
+        wait_until(lambda: bool(failed) or begun.exists(), "the other has begun", seconds=120)
+        go.touch()
+        wait_until(lambda: has(2), "the other has finished its batch", seconds=120)
+        produce(pipelines.bootstrap, "endless-two", [b"2"])
+        wait_until(lambda: has(3), "the other has gone on", seconds=120)
     finally:
         go.touch()
+        stop.ask()
         thread.join(120)
     assert [str(error) for error in failed] == ["sink fails: ValueError: this sink fails"]
+    sinks = pipelines.last_status("two").sinks
+    assert (sinks["works"].error, sinks["fails"].error) == (None, "ValueError: this sink fails")
+
+
+AGAIN = """\
+name: again
+parameters: {table: , until: }
+sources:
+  records: {topic: again, from: earliest}
+steps:
+  - {name: shaky, python: "faulty_steps:away", inputs: records, arguments: {until: "${until}"}}
+sinks:
+  table: {from: shaky, table: "${table}"}
+"""
+
+
+def test_a_sink_that_fails_is_tried_again(pipelines: Pipelines) -> None:
+    create_topic(pipelines.bootstrap, "again")
+    produce(pipelines.bootstrap, "again", [b"0", b"1"])
+    until, table = pipelines.folder / "until", pipelines.folder / "t"
+    file = pipelines.write("again.yml", AGAIN)
+    run = partial(pipelines.run, file, table=str(table), until=str(until))
+    with pytest.raises(PipelineFailed, match="sink table: ValueError: it is away"):
+        run()
+    display_of_failure = pipelines.display
+    assert display_of_failure.lines == []
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run, tries=5)
+        wait_until(
+            lambda: running.done() or bool(pipelines.display.lines), "it has failed", seconds=120
+        )
+        until.touch()
+        assert running.result(120).state is State.DONE
+    assert pipelines.display.lines[0] == (
+        "sink table failed (1 of 5), tried again in 1 s: ValueError: it is away"
+    )
     assert sorted(row["offset"] for row in rows_in(table)) == [0, 1]
 
 

@@ -32,7 +32,11 @@ SETTINGS = {
     "spark.executor.memory": "600m",
 }
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400 + 3 * KILLS * SECONDS_EACH)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.timeout(400 + 3 * KILLS * SECONDS_EACH),
+]
 
 
 class Chaos:

@@ -17,7 +17,7 @@ from spark_support import create_topic, produce
 from zhumq.spark.session import prepare_environment
 from zhumq.testing.broker import broker
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 SECONDS_MAX = 280.0
 SPEC = """\

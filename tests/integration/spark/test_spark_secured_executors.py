@@ -17,7 +17,7 @@ from standalone_support import standalone_cluster
 from zhumq import Admin
 from zhumq.testing.secured import secured_broker
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 RUN_SECONDS_MAX = 400.0
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required"

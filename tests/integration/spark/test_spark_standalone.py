@@ -13,7 +13,7 @@ from standalone_support import standalone_cluster
 
 from zhumq.testing.process import broker_process
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 ROWS = 3000
 PARTITIONS = 4

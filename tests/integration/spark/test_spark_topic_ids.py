@@ -13,6 +13,7 @@ from confluent_kafka import Consumer
 from spark_support import create_topic, delete_topic, produce, wait_until
 
 from zhumq.model.ids import TopicPartition
+from zhumq.spark import stream_reader
 from zhumq.spark.cluster_client import ClusterClient
 from zhumq.spark.fetcher import DataLost
 from zhumq.spark.options import read_options
@@ -144,3 +145,28 @@ def test_a_commit_that_failed_is_tried_again(
     assert latest(reader, end) == end
     with ClusterClient(running.bootstrap) as client:
         assert client.committed_offsets("watched") == {TopicPartition("commits", 0): 3}
+
+
+@pytest.mark.parametrize("may_lose", [False, True])
+def test_a_topic_that_is_deleted_while_its_offsets_are_looked_up_is_gone(
+    running: RunningBroker, monkeypatch: pytest.MonkeyPatch, may_lose: bool
+) -> None:
+    topic = f"just-deleted-{may_lose}"
+    create_topic(running.bootstrap, topic)
+    produce(running.bootstrap, topic, [b"a", b"b"])
+    reader = stream(running, topic, failOnDataLoss=str(not may_lose).lower())
+    end = latest(reader, reader.initialOffset())
+    find = stream_reader.find_partitions
+
+    def find_and_delete(*args: Any, **named: Any) -> list[TopicPartition]:
+        found = find(*args, **named)
+        if found:
+            delete_topic(running.bootstrap, topic)
+        return found
+
+    monkeypatch.setattr(stream_reader, "find_partitions", find_and_delete)
+    if may_lose:
+        assert latest(reader, end) == {}
+        return
+    with pytest.raises(DataLost, match=f"{topic}-0 is gone, from offset 2 on"):
+        latest(reader, end)

@@ -33,3 +33,9 @@ def api(url: str) -> Iterator[httpx.Client]:
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
     return f"topic-{abs(hash(request.node.name)):x}"
+
+
+@pytest.fixture
+def registry(url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"{url}/registry", timeout=SECONDS_MAX) as client:
+        yield client

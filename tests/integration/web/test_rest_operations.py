@@ -80,7 +80,8 @@ def test_dead_letters_are_counted_read_in_pages_and_replayed(
     assert (first["group"], first["topic"]) == (topic, name)
     assert (first["reason"], first["replayed"]) == ("bad 0", False)
     assert api.get(f"/dead-letters/{topic}?group=other").json()["items"] == []
-    place = {"partition": found[2]["partition"], "offset": found[2]["offset"]}
+    edited = {"value": {"text": "2 edited"}, "key": "k", "headers": [{"name": "by", "value": "me"}]}
+    place = {"partition": found[2]["partition"], "offset": found[2]["offset"], "edited": edited}
     replay = f"/dead-letters/{topic}/replay"
     assert api.post(replay, json={"only": [place]}).json() == {"replayed": 1}
     assert counts() == {"left": 3, "replayed": 1}
@@ -90,7 +91,9 @@ def test_dead_letters_are_counted_read_in_pages_and_replayed(
     assert api.post(replay, json={"limit": 2}).json() == {"replayed": 0}
     assert counts() == {"left": 0, "replayed": 4}
     again = api.get(f"/topics/{topic}/messages?from=4").json()["items"]
-    assert sorted(each["value"]["text"] for each in again) == ["0", "1", "2", "3"]
+    assert sorted(each["value"]["text"] for each in again) == ["0", "1", "2 edited", "3"]
+    (sent,) = [each for each in again if each["value"]["text"] == "2 edited"]
+    assert sent["headers"][0] == {"name": "by", "value": {"size": 2, "text": "me"}}
 
 
 def test_subscriptions_and_push_sessions_are_listed_and_resumed(
@@ -220,3 +223,45 @@ def test_a_hanging_transaction_is_found_and_aborted(
     assert api.post("/hanging-transactions/abort", json=place).status_code == 200
     problem(api.post("/hanging-transactions/abort", json=place), 404)
     assert api.get("/hanging-transactions", params={"older_than_ms": 0}).json() == []
+
+
+def test_producers_are_listed_with_where_they_write(
+    api: httpx.Client, running: RunningBroker, topic: str
+) -> None:
+    create(api, topic, partitions=2)
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": running.bootstrap, "client.id": f"client of {topic}"}
+    )
+    for partition in (0, 1):
+        producer.produce(topic, b"x", partition=partition)
+    assert producer.flush(SECONDS_MAX) == 0
+    first = api.get("/producers", params={"topic": topic, "limit": 1}).json()
+    rest = api.get("/producers", params={"topic": topic, "after": first["next"]}).json()
+    found = first["items"] + rest["items"]
+    assert rest["next"] is None
+    assert [(each["client_id"], each["partition"], each["messages"]) for each in found] == [
+        (f"client of {topic}", 0, 1),
+        (f"client of {topic}", 1, 1),
+    ]
+    assert {each["kind"] for each in found} == {"plain"}
+    everything = api.get("/producers", params={"limit": 1_000}).json()["items"]
+    assert topic in {each["topic"] for each in everything}
+
+
+def test_a_history_has_steps_from_one_time_to_another(api: httpx.Client, topic: str) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    answer = api.get(
+        "/history/cluster", params={"from": now_ms - 600_000, "to": now_ms, "points": 5}
+    )
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert (found["what"], found["step_ms"]) == ("cluster", 120_000)
+    assert {len(each) for each in found["series"].values()} == {5}
+    assert found["start_ms"] + 5 * found["step_ms"] >= now_ms
+    unknown = api.get("/history/topic", params={"name": topic}).json()
+    assert set(unknown["series"]["bytes_in"]) == {None}
+    problem(api.get("/history/topic"), 422)
+    problem(api.get("/history/weather"), 400)
+    problem(api.get("/history/cluster", params={"points": 0}), 400)
+    problem(api.get("/history/cluster", params={"from": now_ms, "to": now_ms - 1}), 422)
+    problem(api.get("/history/cluster", params={"broker": 99}), 404)

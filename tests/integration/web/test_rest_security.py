@@ -13,6 +13,7 @@ from rest_support import create, problem, send
 
 from zhumq.cli.dev_certificates import make_dev_certificates
 from zhumq.client.errors import AuthenticationFailed
+from zhumq.testing.cluster import wait_for
 from zhumq.testing.secured import ADMIN, MECHANISM, USER, SecuredBroker, secured_broker
 from zhumq.testing.web import rest_api
 from zhumq.web.app import WebConfig
@@ -121,6 +122,39 @@ def test_a_caller_has_the_rights_of_its_acls(
     assert alice.get("/topics", params={"search": topic}).json()["items"] == []
 
 
+def test_lags_are_of_the_groups_that_the_caller_may_describe(
+    admin: httpx.Client, alice: httpx.Client, topic: str
+) -> None:
+    names = [f"{topic}-1", f"{topic}-2"]
+    create(admin, topic, partitions=1)
+    send(admin, topic, "x", "y")
+    for name in names:
+        reset = admin.post(f"/groups/{name}/reset", json={"topic": topic, "to": "earliest"})
+        assert reset.status_code == 200, reset.text
+    # Who may describe the cluster is shown the name of every group, and no more of it.
+    rights = [
+        ("CLUSTER", "kafka-cluster", "DESCRIBE"),
+        ("GROUP", names[0], "DESCRIBE"),
+        ("TOPIC", topic, "DESCRIBE"),
+    ]
+    acls = [
+        {"resource_type": kind, "resource_name": name, "operation": operation}
+        for kind, name, operation in rights
+    ]
+    rules = [{**each, "principal": f"User:{USER}"} for each in acls]
+    assert admin.post("/acls", json={"acls": rules}).status_code == 201
+    try:
+        found = alice.get("/group-lags", params={"search": topic}).json()
+        assert [(each["group"], each["lag"]) for each in found["items"]] == [(names[0], 2)]
+        (left_out,) = found["left_out"]
+        assert (left_out["group"], left_out["code"]) == (names[1], "GROUP_AUTHORIZATION_FAILED")
+        page = admin.get("/group-lags", params={"search": topic, "limit": 1}).json()
+        assert ([each["group"] for each in page["items"]], page["next"]) == (names[:1], names[0])
+    finally:
+        for _, name, _ in rights:
+            admin.delete("/acls", params={"principal": f"User:{USER}", "resource_name": name})
+
+
 def test_connections_of_callers_are_never_mixed(
     admin: httpx.Client, alice: httpx.Client, topic: str
 ) -> None:
@@ -176,6 +210,66 @@ def test_quotas_are_set_listed_and_deleted(admin: httpx.Client, alice: httpx.Cli
     assert admin.patch("/quotas", json=gone).status_code == 204
     assert change not in admin.get("/quotas").json()
     problem(admin.patch("/quotas", json={"entity": {}, "quotas": {"producer_byte_rate": 1}}), 400)
+
+
+def audited(client: httpx.Client, **params: object) -> list[dict[str, object]]:
+    items: list[dict[str, object]] = client.get("/audit", params={**params}).json()["items"]
+    return items
+
+
+def test_the_audit_log_is_read_newest_first_by_those_who_may(
+    admin: httpx.Client, alice: httpx.Client, topic: str
+) -> None:
+    problem(alice.post("/topics", json={"topic": topic}), 403)
+    create(admin, topic)
+    found = wait_for(
+        lambda: audited(admin, resource=topic, result="allowed") or None, "a line of the change"
+    )
+    assert found[0]["principal"] == f"User:{ADMIN}"
+    assert (found[0]["operation"], found[0]["host"]) == ("CREATE", "127.0.0.1")
+    (denied,) = audited(admin, resource=topic, result="denied", principal=USER.upper())
+    assert (denied["principal"], denied["allowed"]) == (f"User:{USER}", False)
+    assert problem(alice.get("/audit"), 403)["code"] == "CLUSTER_AUTHORIZATION_FAILED"
+    wait_for(
+        # Other tests are refused things of the cluster, too.
+        lambda: any(
+            each["action"] == "AUDIT_LOG"
+            for each in audited(admin, principal=USER, resource="cluster")
+        ),
+        "a line of the refusal",
+    )
+    # Reading leaves no trace.
+    assert [
+        each for each in audited(admin, result="allowed") if each["action"] == "AUDIT_LOG"
+    ] == []
+
+
+def test_the_audit_log_comes_in_pages(admin: httpx.Client, topic: str) -> None:
+    for number in range(5):
+        create(admin, f"{topic}-{number}")
+
+    def created() -> list[dict[str, object]] | None:
+        items = audited(admin, resource=topic, result="allowed")
+        names = {each["resource"] for each in items}
+        return items if {f"topic:{topic}-{number}" for number in range(5)} <= names else None
+
+    everything = wait_for(created, "a line for each topic")
+    times = [each["time_ms"] for each in everything]
+    assert times == sorted(times, key=str, reverse=True)
+    paged: list[dict[str, object]] = []
+    params: dict[str, object] = {"resource": topic, "result": "allowed", "limit": 2}
+    while True:
+        page = admin.get("/audit", params={**params}).json()
+        assert len(page["items"]) <= 2
+        paged += page["items"]
+        if page["next"] is None:
+            break
+        params["after"] = page["next"]
+    assert paged == everything
+    problem(admin.get("/audit", params={"after": "0:1"}), 400)
+    problem(admin.get("/audit", params={"after": "0:1:99999999999999999999"}), 400)
+    # A file that is gone has no lines.
+    assert admin.get("/audit", params={"after": "0:1:1"}).json() == {"items": [], "next": None}
 
 
 def test_a_browser_logs_in_changes_something_and_logs_out(
@@ -257,9 +351,20 @@ def test_over_tls_cookies_are_for_tls_only(secured: SecuredBroker, tmp_path: Pat
         process.stdout.close()
 
 
-FILLED = {"topic": THING, "group": THING, "session": THING, "user": THING, "transaction": THING}
+FILLED = {
+    **dict.fromkeys(
+        ("topic", "group", "session", "user", "transaction", "pipeline", "subject"), THING
+    ),
+    "what": "cluster",
+}
 BODIES: dict[tuple[str, str], object] = {
     ("POST", "/topics"): {"topic": "another"},
+    ("POST", "/cluster/reassignments"): {
+        "moves": [{"topic": THING, "partition": 0, "replicas": [0]}]
+    },
+    ("POST", "/cluster/reassignments/plan"): {"topic": THING},
+    ("POST", "/cluster/reassignments/cancel"): {"partitions": [{"topic": THING, "partition": 0}]},
+    ("PUT", "/cluster/copy-rate"): {"bytes_per_second": 1},
     ("PATCH", "/topics/{topic}"): {"settings": {"retention.ms": "1"}},
     ("POST", "/topics/{topic}/messages"): {"messages": [{"value": "x"}]},
     ("POST", "/groups/{group}/reset"): {"topic": THING, "to": "latest"},
@@ -281,13 +386,14 @@ BODIES: dict[tuple[str, str], object] = {
     ("PATCH", "/quotas"): {"entity": {"user": "mallory"}, "quotas": {"producer_byte_rate": 1}},
 }
 QUERIES = {
+    ("GET", "/keys"): {"key": "k"},
     ("GET", "/topics/{topic}/lookup"): {"key": "k"},
     ("DELETE", "/topics/{topic}/scheduled"): {"from_ms": "0", "to_ms": str(2**60)},
     ("DELETE", "/acls"): {"principal": f"User:{ADMIN}"},
 }
 # What Kafka's protocol answers to every user that is authenticated: brokers, and lists of what they may see.
-EMPTY = {"/topics", "/groups", "/transactions", "/dead-letters", "/subscriptions", "/push-sessions", "/half-messages",
-         "/cluster/unwell-partitions", "/hanging-transactions", "/cluster/data-folders"}  # fmt: skip
+EMPTY = {"/topics", "/groups", "/group-lags", "/transactions", "/dead-letters", "/subscriptions", "/push-sessions", "/half-messages",
+         "/cluster/unwell-partitions", "/hanging-transactions", "/cluster/data-folders", "/pipelines", "/producers", "/keys"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -312,6 +418,9 @@ def test_a_user_without_rights_gets_nothing(mallory: httpx.Client, row: Endpoint
     answer = mallory.request(row.method, path, json=BODIES.get(key), params=QUERIES.get(key))
     if answer.status_code == 200 and row.path == "/cluster":
         assert (answer.json()["topics"], answer.json()["partitions"]) == (0, 0)
+    elif answer.status_code == 200 and row.path == "/cluster/brokers":
+        hidden = ("leads", "replicas", "version", "size_bytes")
+        assert [[each[name] for name in hidden] for each in answer.json()] == [[0, 0, None, None]]
     elif answer.status_code == 200:
         assert row.path in EMPTY, answer.text
         found = answer.json()

@@ -34,7 +34,14 @@ def test_a_topic_is_created_shown_altered_and_deleted(api: httpx.Client, topic: 
     assert altered["settings"] == {"index.keys": "true"}
     assert len(altered["partitions"]) == 3
     settings = {each["name"]: each for each in api.get(f"/topics/{topic}/settings").json()}
-    assert settings["index.keys"] == {"name": "index.keys", "value": "true", "is_own": True}
+    assert settings["index.keys"] == {
+        "name": "index.keys",
+        "value": "true",
+        "is_own": True,
+        "default": "false",
+        "origin": "own",
+    }
+    assert settings["retention.ms"]["origin"] == "default"
     assert not settings["retention.ms"]["is_own"]
     send(api, topic, "x", partition=1)
     sizes = api.get(f"/topics/{topic}/sizes").json()

@@ -65,7 +65,10 @@ def dispatcher(
 ) -> Dispatcher:
     """A pipeline in which every request goes alone."""
     return Dispatcher(
-        handlers, lambda run, throttle_ms: None, access, on_connection_lost=on_connection_lost
+        handlers,
+        lambda run, throttle_ms, connection: None,
+        access,
+        on_connection_lost=on_connection_lost,
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.manual_time import ManualClock, run_in_manual_time, until
 from zhumq.broker.access import Access
 from zhumq.broker.dispatch import Dispatcher, Handler
 from zhumq.broker.handlers.produce import ProduceHandler
+from zhumq.broker.seen_producers import SeenProducers
 from zhumq.broker.settings import BROKER_SETTINGS
 from zhumq.broker.wiring.foundation import Foundation
 from zhumq.broker.wiring.transaction_coordinator import TransactionCoordinator
@@ -71,8 +73,9 @@ class OneBroker:
         self.transactions = TransactionCoordinator(
             self.foundation({"transaction.state.log.num.partitions": "2"})
         )
+        self.seen_producers = SeenProducers(clock, random.SystemRandom().getrandbits)
         self.produce_handler = ProduceHandler(
-            self.replicas, self.store, clock, self.transactions.routed
+            self.replicas, self.store, clock, self.transactions.routed, self.seen_producers
         )
         self.dispatcher = self.dispatch(self.produce_handler.handlers())
 

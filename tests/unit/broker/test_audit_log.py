@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from zhumq.broker.audit_log import AuditFile, AuditLog
+from zhumq.broker.audit_log import AuditLog
 from zhumq.host.clock import SystemClock
+from zhumq.host.rotated_file import RotatedFile
 from zhumq.security.audit import AuditEvent
 
 EVENT = AuditEvent(
@@ -30,7 +31,7 @@ def lines_of(path: Path) -> list[dict[str, object]]:
 def test_events_are_written_soon_in_a_file_that_only_the_owner_reads(tmp_path: Path) -> None:
     async def scenario() -> None:
         path = tmp_path / "audit.log"
-        log = AuditLog(AuditFile(path=path, bytes_max=1 << 20, files=2), SystemClock())
+        log = AuditLog(RotatedFile(path=path, bytes_max=1 << 20, files=2), SystemClock())
         log.record(EVENT)
         async with asyncio.timeout(10):
             while not path.exists() or not lines_of(path):
@@ -45,7 +46,7 @@ def test_events_are_written_soon_in_a_file_that_only_the_owner_reads(tmp_path: P
 
 @pytest.mark.parametrize("files", [1, 3])
 def test_the_newest_lines_are_kept_in_so_many_files(tmp_path: Path, files: int) -> None:
-    file = AuditFile(path=tmp_path / "audit.log", bytes_max=100, files=files)
+    file = RotatedFile(path=tmp_path / "audit.log", bytes_max=100, files=files)
     for number in range(50):
         file.append(b"%039d\n" % number)
     found = sorted(tmp_path.iterdir())
@@ -60,7 +61,7 @@ def test_a_disk_that_refuses_the_log_is_reported_once_and_used_again_when_it_can
 ) -> None:
     async def scenario() -> None:
         folder = tmp_path / "missing"
-        file = AuditFile(path=folder / "audit.log", bytes_max=1 << 20, files=2)
+        file = RotatedFile(path=folder / "audit.log", bytes_max=1 << 20, files=2)
         for _ in range(2):
             log = AuditLog(file, SystemClock())
             log.record(EVENT)

@@ -334,6 +334,22 @@ def test_partitions_that_do_not_exist_or_are_internal_join_no_transaction() -> N
     with_transactions(scenario)
 
 
+def test_a_request_that_is_decoded_in_a_thread_is_answered_as_any_other() -> None:
+    async def scenario(broker: OneBroker, producer: Producer) -> None:
+        many = [0] * 10_000  # 40 KB
+        body = messages.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=ID,
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=[messages.AddPartitionsToTxnTopic(name=TOPIC, partitions=many)],
+        )
+        answer = await broker.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, body)
+        (result,) = answer.results_by_topic_v3_and_below
+        assert [each.partition_error_code for each in result.results_by_partition] == [0]
+
+    with_transactions(scenario)
+
+
 def test_brokers_verify_several_transactions_at_once() -> None:
     async def scenario(broker: OneBroker, producer: Producer) -> None:
         assert await producer.add() == 0

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from zhumq.model.errors import BrokerError
 from zhumq.records.batch import batches
 from zhumq.records.control import EndMarker, build_marker_batch
+from zhumq.replication.pending import DurableCallback, future_of
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class MemoryPartition:
     appends: int = 0
 
     def __post_init__(self) -> None:
-        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiters: list[tuple[int, DurableCallback]] = []
 
     def append(self, data: bytes | memoryview, now_ms: int) -> MemoryAppended:
         if self.append_error is not None:
@@ -79,25 +80,29 @@ class MemoryPartition:
         return self.high_watermark
 
     def when_durable(self, next_offset: int) -> "asyncio.Future[None]":
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append((next_offset, future))
+        return future_of(lambda settle: self.call_when_durable(next_offset, settle))
+
+    def call_when_durable(self, next_offset: int, callback: DurableCallback) -> None:
+        if self.durable_offset >= next_offset:
+            callback(None)
+            return
+        self._waiters.append((next_offset, callback))
         if not self.holds_flushes:
             self.flush()
-        elif self.durable_offset >= next_offset:
-            future.set_result(None)
-        return future
 
     def flush(self) -> None:
         self.durable_offset = self.high_watermark
-        for next_offset, future in self._waiters:
-            if not future.done() and next_offset <= self.durable_offset:
-                future.set_result(None)
-        self._waiters = [waiter for waiter in self._waiters if not waiter[1].done()]
+        waiters, self._waiters = self._waiters, []
+        for next_offset, callback in waiters:
+            if next_offset <= self.durable_offset:
+                callback(None)
+            else:
+                self._waiters.append((next_offset, callback))
 
     def fail_flush(self, error: BrokerError) -> None:
-        for _, future in self._waiters:
-            if not future.done():
-                future.set_exception(error)
+        waiters, self._waiters = self._waiters, []
+        for _, callback in waiters:
+            callback(error)
 
     def read(self, offset: int, max_bytes: int) -> MemorySlice:
         if self.read_error is not None:

@@ -342,6 +342,24 @@ def test_a_partition_that_is_closed_under_a_flush_is_no_longer_ours(
         run(scenario)
 
 
+def test_a_shard_with_another_leader_has_not_lost_its_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        runtime, partition = make_runtime(), MemoryPartition(holds_flushes=True)
+        await runtime.load(0, partition)
+        answer = runtime.submit(0, "a")
+        # A partition that loses its leadership fails what waits, and then says so.
+        partition.fail_flush(NotLeaderOrFollower("another broker leads"))
+        runtime.unload(0)
+        assert await answer == "NOT_COORDINATOR"
+        await asyncio.sleep(0)
+        assert runtime.led == []
+        assert not caplog.records
+
+    run(scenario)
+
+
 def test_leadership_lost_while_loading_stays_lost() -> None:
     async def scenario() -> None:
         runtime, partition = make_runtime(), MemoryPartition(holds_flushes=True)

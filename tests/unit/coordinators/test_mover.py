@@ -144,15 +144,19 @@ def test_a_partition_that_takes_nothing_aborts_the_move(error: BrokerError, refu
 
 def test_records_that_cannot_be_marked_are_not_committed() -> None:
     transactions = FakeTransactions()
+    mover = mover_of(transactions)
 
     async def scenario() -> None:
+        assert not mover.is_unsettled
         with pytest.raises(MoveFailed, match="NOT_COORDINATOR"):
-            await mover_of(transactions).move(
-                {P0: records(b"a")}, Marks(transactions, ErrorCode.NOT_COORDINATOR)
-            )
+            await mover.move({P0: records(b"a")}, Marks(transactions, ErrorCode.NOT_COORDINATOR))
+        # They may be marked all the same, until the markers are written: a new instance waits for those.
+        assert mover.is_unsettled
+        await mover.begin()
+        assert not mover.is_unsettled
 
     run(scenario())
-    assert transactions.calls[-2:] == ["mark", "abort"]
+    assert transactions.calls[-3:] == ["mark", "abort", "init"]
 
 
 def test_a_commit_without_an_answer_is_sent_again_and_never_aborted() -> None:

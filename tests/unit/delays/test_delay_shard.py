@@ -1,13 +1,17 @@
 """A shard of delayed messages: stages once, hands out what is due, and survives a crash at any point."""
 
 import random
+from collections import Counter
 
 import pytest
-from delay_shard_driver import SOURCE, START_MS, DrivenDelayShard
+from delay_shard_driver import SOURCE, START_MS, DrivenDelayShard, MemoryRuns
 
+from zhumq.delays.due_index import DueIndex, Entry
+from zhumq.delays.held import HeldMessages
 from zhumq.delays.persisted import MessageKey, Position
 from zhumq.delays.requests import Drop, Due, Ended, Stage, Staged, TakeDue, refusal
 from zhumq.model.errors import ErrorCode
+from zhumq.model.ids import TopicPartition
 from zhumq.model.state_machine import StateRecord
 
 
@@ -91,7 +95,7 @@ def test_a_new_leader_waits_for_the_end_of_an_open_transaction(
     answer = driven.ask(TakeDue(now_ms=START_MS + 30))
     assert isinstance(answer, Due)
     assert answer.is_marked
-    assert [each.due_ms - START_MS for each in answer.entries] == [20]
+    assert answer.entries == ()  # The message that is marked may have to go before them.
     driven.end(is_commit=is_commit)
     assert driven.take(30) == ([20] if is_commit else [10, 20])
 
@@ -111,6 +115,71 @@ def test_a_message_that_is_put_off_comes_later_and_keeps_its_key(driven: DrivenD
     assert driven.shard.pending == 0
     driven.crash()
     assert driven.take(1000) == []
+
+
+def test_a_producer_whose_marks_count_is_given_the_messages_behind_them(
+    driven: DrivenDelayShard,
+) -> None:
+    driven.fill(10, 20)
+    driven.mark(driven.take_entries(10))
+    answer = driven.ask(TakeDue(now_ms=START_MS + 30, marks_count=True))
+    assert isinstance(answer, Due)
+    assert [each.due_ms - START_MS for each in answer.entries] == [20]
+    driven.end(is_commit=True)
+    assert driven.shard.pending == 1
+
+
+def test_messages_that_wait_for_a_partition_keep_their_order_apart_from_the_others(
+    driven: DrivenDelayShard,
+) -> None:
+    waited_for = TopicPartition("orders", 0)
+    driven.fill(*range(40, 0, -1))
+    first = driven.take_entries(30)
+    held = {each.serial: waited_for for each in first[10:]}
+    answer = driven.ask(TakeDue(now_ms=START_MS + 30, held=held, avoided={waited_for}))
+    assert isinstance(answer, Due)
+    assert answer.entries == first[:10]
+    assert answer.resumed == ()
+    assert answer.held == {waited_for}
+    # They are still pending, and listed, and due.
+    assert driven.shard.pending == 40
+    assert driven.pending() == list(range(11, 41))
+    assert driven.shard.next_due_ms == START_MS + 11
+    assert driven.shard.in_memory >= 20
+    # One that comes later waits behind them, and one that should have come before them goes first.
+    late = {each.serial: waited_for for each in (first[4], driven.take_entries(31)[-1])}
+    driven.ask(TakeDue(now_ms=0, held=late, avoided={waited_for}))
+    answer = driven.ask(TakeDue(now_ms=0))
+    assert isinstance(answer, Due)
+    assert {partition for partition, _ in answer.resumed} == {waited_for}
+    dues = [entry.due_ms - START_MS for _, entry in answer.resumed]
+    assert dues == sorted(dues)
+    assert {5, 31} <= set(dues)
+    driven.crash()
+    assert driven.take(40) == list(range(1, 41))
+
+
+def test_partitions_that_are_tried_again_get_equal_shares() -> None:
+    runs = MemoryRuns()
+    held = HeldMessages(lambda entries: DueIndex(runs, run_entries_min=entries))
+    partitions = [TopicPartition("orders", each) for each in range(4)]
+    for number in range(200):
+        held.add(partitions[0], Entry(number, number, number))
+    for partition in partitions[1:]:
+        held.add(partition, Entry(5, 1_000 + partition.partition, 0))
+    taken = held.take({partitions[1]}, 30)
+    assert Counter(partition for partition, _ in taken) == {
+        partitions[0]: 10,
+        partitions[2]: 1,
+        partitions[3]: 1,
+    }
+    # With more partitions than places each has its turn.
+    for partition in partitions[1:]:
+        held.add(partition, Entry(6, 2_000 + partition.partition, 0))
+    seen = {partition for _ in range(4) for partition, _ in held.take((), 1)}
+    assert seen == set(partitions)
+    held.close()
+    assert runs.left == 0
 
 
 def test_only_what_is_handed_out_can_be_marked_or_dropped(driven: DrivenDelayShard) -> None:

@@ -72,6 +72,21 @@ def test_one_callback_for_all_files_of_a_sync(files: MakeFiles) -> None:
     run(scenario)
 
 
+def test_a_callback_that_fails_stops_no_other_sync(
+    files: MakeFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_code: int | None) -> None:
+        raise RuntimeError("a bug")
+
+    async def scenario(syncs: KernelSyncs) -> None:
+        for file in files(3):
+            syncs.sync([file], broken)
+        assert await synced(syncs, *files(2)) == 0
+
+    run(scenario)
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 3
+
+
 def test_more_syncs_than_fit_at_once(files: MakeFiles) -> None:
     async def scenario(syncs: KernelSyncs) -> None:
         each = [synced(syncs, file) for file in files(3 * IN_FLIGHT_MAX + 1)]

@@ -41,20 +41,20 @@ def test_freed_memory_is_used_again_without_page_faults() -> None:
 
 
 SPARE_PROGRAM = """
-from zhumq.host.memory import SpareMemory, keep_freed_memory, _resident_bytes
+from zhumq.host.memory import SpareMemory, keep_freed_memory, resident_bytes
 
 keep_freed_memory()
 spare = SpareMemory()
 spare.look()
-before = _resident_bytes()
+before = resident_bytes()
 held = [b"x" * 200_000 for _ in range(1_000)]
 kept = held[::20]  # what lies between these is not at the end of the heap
 while spare.look():
     pass
-used = _resident_bytes()
+used = resident_bytes()
 del held
 given_back = max(spare.look() for _ in range(20))
-print((used - before) // 1_000_000, given_back // 1_000_000, (_resident_bytes() - before) // 1_000_000)
+print((used - before) // 1_000_000, given_back // 1_000_000, (resident_bytes() - before) // 1_000_000)
 """
 
 

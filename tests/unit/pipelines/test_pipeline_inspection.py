@@ -1,5 +1,6 @@
 """The report of an inspection, and the sample that tests use for it."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from zhumq.pipelines.inspection import (
     NothingInspected,
     draw,
     find_bursts,
+    findings,
     read_inspection,
     report,
 )
@@ -101,6 +103,31 @@ def test_many_services_are_drawn_together(tmp_path: Path) -> None:
     assert len(lines) == 1 + 8 + 1 + 1
     assert lines[-2].split()[0] == "(others)"
     assert lines[-2].endswith(f"  {sum(range(1, 23))}")
+
+
+def test_findings_are_the_figures_of_a_chart(tmp_path: Path) -> None:
+    write_counts(
+        tmp_path / "t", [(0, "web", "ERROR", 25), (2, "web", "ERROR", 5), (2, "a", "INFO", 1)]
+    )
+    found = findings(str(tmp_path / "t"), "20", "not drawn")
+    assert (found["lines"], found["levels"]) == (31, {"ERROR": 30, "INFO": 1})
+    assert (found["start_ms"], found["step_ms"]) == (int(NOON.timestamp() * 1000), 60_000)
+    assert found["errors"] == [
+        {"service": "a", "counts": [0, 0, 0]},
+        {"service": "web", "counts": [25, 0, 5]},
+    ]
+    assert [each["errors"] for each in found["bursts"]] == [25]
+    assert found["top_errors"][0]["count"] == 30
+
+
+def test_findings_of_a_long_time_have_a_bound(tmp_path: Path) -> None:
+    rows = [(1_000 * number, f"{number}" * 900, "ERROR", 30) for number in range(9, 30)]
+    write_counts(tmp_path / "t", rows)
+    found = findings(str(tmp_path / "t"), "20")
+    assert {len(each["counts"]) for each in found["errors"]} <= set(range(1, 121))
+    assert sum(sum(each["counts"]) for each in found["errors"]) == 30 * len(rows)
+    assert len(found["bursts"]) == 10
+    assert len(json.dumps(found)) < 20_000
 
 
 def test_a_missing_table_is_an_error(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ pytest.importorskip("pyspark")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zhumq.pipelines.delta import delta_settings
 from zhumq.pipelines.document import FILE_BYTES_MAX, SpecInvalid, parse_document, read_document
 from zhumq.pipelines.library_files import NoSuchPipeline, find_pipeline, shipped
 from zhumq.pipelines.spec import (
+    ChangeFormat,
     CheckStep,
-    JsonStep,
+    MergeSink,
+    ParseStep,
     Pipeline,
     PythonStep,
     SqlStep,
@@ -90,7 +91,7 @@ def test_a_file_has_sources_steps_and_sinks() -> None:
         "startingOffsets": "earliest",
         "includeHeaders": "true",
     }
-    assert [type(step) for step in pipeline.steps] == [JsonStep, CheckStep, SqlStep, PythonStep]
+    assert [type(step) for step in pipeline.steps] == [ParseStep, CheckStep, SqlStep, PythonStep]
     table, topic = pipeline.sinks
     assert isinstance(table, TableSink)
     assert (table.path, table.format, table.partition_by) == (
@@ -133,6 +134,8 @@ def test_an_error_within_sql_names_the_line_of_the_file() -> None:
         ("partition_by: [topic]", "partition_by: {a: b}", 31, "sinks.table.partition_by: must be"),
         ("    table: ${table}", "    table: ${table}\n    topic: a", 30, "excludes the field 'topic'"),
         ("    table: ${table}", "    table: ${table}\n    format: exel", 31, "sinks.table.format: must be"),
+        ("    table: ${table}", "    table: t\n    format: iceberg", 29, "Maven Central has none for 4.3"),
+        ("    table: ${table}", "    table: t\n    format: delta\n    options: {a: b}", 32, "is not for format: delta"),
         ("keep: [headers, timestamp]", "keep: [value]", 36, "sinks.large.keep[0]: must be one of headers"),
         ("name: counted", "name: good", 23, "steps[3].name: there are two views named 'good'"),
         ("name: counted", "name: Counted!", 23, "steps[3].name: 'Counted!' is not a name"),
@@ -217,20 +220,6 @@ def test_the_file_in_the_docs_is_valid() -> None:
     assert "amount >= 1000" in text.splitlines()[int(shown[1]) - 1]
 
 
-def test_a_delta_table_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = GOOD.replace("    table: ${table}", "    table: ${table}\n    format: delta")
-    assert delta_settings([parse(GOOD)]) == {}
-    with monkeypatch.context() as patch:
-        patch.setattr("zhumq.pipelines.delta.importlib.util.find_spec", lambda _name: None)
-        with pytest.raises(SpecInvalid, match=r"f\.yml:29: sinks\.table: needs the package delta"):
-            delta_settings([parse(text)])
-    versions = {"pyspark": "4.3.0", "delta-spark": "4.5.0"}
-    monkeypatch.setattr("zhumq.pipelines.delta.importlib.util.find_spec", lambda name: name)
-    monkeypatch.setattr("zhumq.pipelines.delta.importlib.metadata.version", versions.__getitem__)
-    found = delta_settings([parse(text)])
-    assert found["spark.jars.packages"] == "io.delta:delta-spark_4.3_2.13:4.5.0"
-
-
 def test_a_pipeline_is_found_by_its_file_or_its_name(tmp_path: Path) -> None:
     mine = tmp_path / "mine.yml"
     mine.write_text(GOOD)
@@ -239,3 +228,59 @@ def test_a_pipeline_is_found_by_its_file_or_its_name(tmp_path: Path) -> None:
     assert find_pipeline("archive.yml") == shipped()["archive"]
     with pytest.raises(NoSuchPipeline, match="zhumq comes with archive, audit, inspect, replay"):
         find_pipeline("archiev")
+
+
+MERGE = """\
+name: customers
+sources:
+  changes: {topic: changes}
+sinks:
+  table:
+    merge: tables/customers
+    keys: [id]
+    sequence_by: seq
+    apply_as_deletes: op = 'gone'
+    except_columns: [op]
+    scd_type: 2
+    partition_by: [country]
+"""
+
+
+def test_a_merge_has_keys_a_sequence_and_a_kind() -> None:
+    (sink,) = parse(MERGE).sinks
+    assert isinstance(sink, MergeSink)
+    assert (sink.path, sink.keys, sink.sequence[0]) == ("tables/customers", ("id",), "seq")
+    assert (sink.scd_type, sink.changes, sink.partition_by) == (2, ChangeFormat.ROWS, ("country",))
+    without = MERGE.replace("    sequence_by: seq\n    apply_as_deletes: op = 'gone'\n", "")
+    (sink,) = parse(without.replace("scd_type: 2", "changes: debezium")).sinks
+    assert isinstance(sink, MergeSink)
+    assert (sink.scd_type, sink.sequence[0], sink.deletes) == (1, "ts_ms", None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "words"),
+    [
+        ("    keys: [id]\n", "", 6, "needs the field 'keys'"),
+        ("keys: [id]", "keys: []", 7, "keys: names no column"),
+        ("keys: [id]", "keys: [id, id]", 7, "names the column 'id' twice"),
+        ("keys: [id]", "keys: [_sequence]", 7, "which the merge itself writes"),
+        ("keys: [id]", "kyes: [id]", 7, "(did you mean 'keys'?)"),
+        ("    sequence_by: seq\n", "", 6, "needs the field 'sequence_by'"),
+        ("sequence_by: seq", "sequence_by: max(seq", 8, "the bracket ( is not closed"),
+        ("scd_type: 2", "scd_type: 3", 11, "must be one of 1, 2, not '3'"),
+        ("scd_type: 2", "changes: debezium", 9, "is not for changes: debezium"),
+        ("scd_type: 2", "changes: maxwell", 11, "must be one of rows, debezium"),
+        ("except_columns: [op]", "except_columns: [id]", 10, "'id', which is a key"),
+        ("except_columns: [op]", "except_columns: [country]", 12, "which except_columns leaves out"),
+        ("merge: tables/customers", "merge: ' '", 6, "must name the folder"),
+        ("merge: tables/customers", "merge: t\n    table: t", 6, "excludes the field"),
+        ("sinks:", "sinks:\n  a: {table: tables/customers/}", 7, "'a' writes to tables/customers too"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_merge_names_its_line(
+    before: str, after: str, line: int, words: str
+) -> None:
+    assert before in MERGE
+    error = refusal(MERGE.replace(before, after, 1))
+    assert error.startswith(f"f.yml:{line}: "), error
+    assert words in error, error

@@ -11,6 +11,7 @@ from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.progress import QueryProgress, lag_of
 from zhumq.pipelines.status import (
     PipelineBusy,
+    ReadProgress,
     RunStatus,
     SinkProgress,
     State,
@@ -28,6 +29,16 @@ def status(state: State) -> RunStatus:
     )  # fmt: skip
 
 
+class Counted:
+    """A row of Spark's with counts."""
+
+    def __init__(self, **counts: int) -> None:
+        self._counts = counts
+
+    def asDict(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return self._counts
+
+
 def progress(batch: int, rows: int, *, end: int, latest: int, out: int = -1) -> dict[str, Any]:
     start = {"orders": {"0": end - rows}}
     return {
@@ -35,6 +46,12 @@ def progress(batch: int, rows: int, *, end: int, latest: int, out: int = -1) -> 
         "numInputRows": rows,
         "durationMs": {"triggerExecution": 100},
         "sink": {"numOutputRows": out},
+        "stateOperators": [
+            {"numRowsTotal": 3, "memoryUsedBytes": 100},
+            {"numRowsTotal": 4, "memoryUsedBytes": 50},
+        ],
+        "eventTime": {"watermark": "2026-01-01T12:00:00.000Z"},
+        "observedMetrics": {"zhumq.good": Counted(positive=1, known=0), "own": Counted(rows=9)},
         "sources": [
             {
                 "startOffset": start,
@@ -43,6 +60,32 @@ def progress(batch: int, rows: int, *, end: int, latest: int, out: int = -1) -> 
             }
         ],
     }
+
+
+def test_the_place_in_the_topics_the_state_and_the_watermark_are_kept() -> None:
+    query = QueryProgress(SinkProgress(name="table"))
+    query.update(progress(0, 10, end=10, latest=13), list, behind=4)
+    sink = query.sink
+    assert (sink.offsets_behind_min, sink.offsets_behind_max, sink.offsets_behind_avg) == (3, 5, 4)
+    assert (sink.lag, sink.state_rows, sink.state_bytes) == (12, 7, 150)
+    assert sink.watermark == "2026-01-01T12:00:00.000Z"
+
+
+def test_what_a_shared_read_saves_is_shown_and_kept(tmp_path: Path) -> None:
+    read = ReadProgress(source="records", sinks=["a", "b", "c"])
+    read.add(rows=1000, size=2048)
+    read.add(rows=500, size=1024)
+    assert read.words() == (
+        "one read of records for 3 sinks: 1,500 rows (3.0 KiB) read instead of 4,500 (9.0 KiB)"
+    )
+    files = StatusFile(tmp_path, "orders")
+    with files.locked():
+        written = status(State.DONE)
+        written.reads.append(read)
+        files.write(written)
+    found = files.read()
+    assert found is not None
+    assert found.reads == [read]
 
 
 def test_each_report_of_a_query_counts_once() -> None:
@@ -62,6 +105,22 @@ def test_each_report_of_a_query_counts_once() -> None:
 
 def never() -> list[Any]:
     raise AssertionError("the last report is enough")
+
+
+def test_rows_that_break_a_rule_are_counted_by_the_sink_that_has_read_furthest() -> None:
+    table, topic = SinkProgress(name="table"), SinkProgress(name="topic")
+    for sink, batches in ((table, 3), (topic, 2)):
+        query = QueryProgress(sink)
+        for batch in range(batches):
+            query.update(progress(batch, 10, end=10, latest=10), never)
+    assert (table.counts, topic.counts["good.positive"]) == (
+        {"good.positive": 3, "good.known": 0},
+        2,
+    )
+    run = status(State.DONE)
+    run.sinks = {"table": table, "topic": topic}
+    assert run.counts == {"good.known": 0, "good.positive": 3}
+    assert run.document()["counts"] == run.counts
 
 
 def test_rows_that_only_the_table_reports_are_counted() -> None:

@@ -112,6 +112,29 @@ def test_waiters_complete_up_to_the_flushed_offset() -> None:
     assert len(waiters) == 0
 
 
+def test_a_waiter_that_fails_keeps_no_other_from_its_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answered: list[tuple[int, BrokerError | None]] = []
+
+    def broken(_failure: BrokerError | None) -> None:
+        raise RuntimeError("a bug")
+
+    late = StorageFailed("late")
+    for settle, expected in (
+        (lambda waiters: waiters.reached(9), None),
+        (lambda waiters: waiters.failed(late), late),
+        (lambda waiters: waiters.failed_overdue(100, late), late),
+    ):
+        waiters = DurabilityWaiters()
+        waiters.add(5, broken, 50)
+        waiters.add(6, lambda failure: answered.append((6, failure)), 50)
+        settle(waiters)
+        assert answered.pop() == (6, expected)
+        assert len(waiters) == 0
+        assert "a bug" in (caplog.records.pop().exc_text or "")
+
+
 def test_a_waiter_fails_when_its_own_timeout_is_over() -> None:
     waiters = DurabilityWaiters()
     results: dict[int, BrokerError | None] = {}

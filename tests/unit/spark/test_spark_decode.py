@@ -14,10 +14,10 @@ from zhumq.model.errors import CorruptMessage
 from zhumq.records.batch import Record, RecordHeader, TimestampType, batches, decode_header
 from zhumq.records.builder import build_batch, rebuild_batch
 from zhumq.records.codecs import Compression
+from zhumq.records.sections import Section, section_of, whole_batches
 from zhumq.spark import decode_numpy, decode_pure
 from zhumq.spark.batching import ROWS_MAX, record_batches
 from zhumq.spark.columns import DEFAULT_COLUMNS, SQL_TYPES, Selection
-from zhumq.spark.sections import Section, section_of, whole_batches
 
 ALL = tuple(SQL_TYPES)
 DECODERS = pytest.mark.parametrize("decoder", [decode_numpy, decode_pure])

@@ -201,3 +201,16 @@ def test_a_secret_that_is_not_there_fails_before_any_task() -> None:
     absent = {"kafka.sasl.jaas.config": "${env:ABSENT_7}"}
     with pytest.raises(OptionInvalid, match="the environment variable ABSENT_7 is not set"):
         write_options({"topic": "t", **SECURED, **absent})
+
+
+def test_a_batch_write_is_named_by_both_options_or_by_none() -> None:
+    named = write_options({"topic": "t", "txnAppId": "orders", "txnVersion": "7"}).repeatable
+    assert named is not None
+    assert (named.app_id, named.version) == ("orders", 7)
+    assert write_options({"topic": "t"}).repeatable is None
+    for given in ({"txnAppId": "orders"}, {"txnVersion": "7"}, {"txnAppId": "", "txnVersion": "7"}):
+        with pytest.raises(OptionInvalid, match="give both"):
+            write_options({"topic": "t", **given})
+    for version in ("-1", "x", "1.5", "\u0661", str(2**63)):
+        with pytest.raises(OptionInvalid, match="txnVersion is the number of a batch"):
+            write_options({"topic": "t", "txnAppId": "orders", "txnVersion": version})

@@ -1,5 +1,7 @@
 """Logs of topics with delayed messages: what is hidden, offsets, repeats, and a crash between the two batches."""
 
+import tracemalloc
+
 import pytest
 from storage_support import LOG_FILE, NOW_MS, open_log, read_batches
 
@@ -189,3 +191,26 @@ def test_a_compacted_topic_keeps_what_is_deferred() -> None:
     append(log, batch(5, None))
     assert staged(log) == [(1, 5, b"0")]
     assert visible(log) == [(2, b"1")]
+
+
+def test_a_batch_of_delayed_records_is_not_in_memory_as_a_list_of_them() -> None:
+    """The list took several times as much as its bytes, for each partition, and left holes in the heap."""
+    log = delaying_log()
+    data = batch(*[DAY_MS] * 4_000)
+    append(log, data)
+    tracemalloc.start()
+    try:
+        append(log, data)
+        appended_bytes = tracemalloc.get_traced_memory()[1]
+        written = read_batches(log)[-1]
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        hidden = deferred_in(written)
+        assert hidden is not None
+        assert sum(1 for _ in hidden.records()) == 4_000
+        staged_bytes = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    # Copies of the batch while it is rewritten, and the due times; of its records one at a time.
+    assert appended_bytes < 15 * len(data)
+    assert staged_bytes < 4 * len(data)

@@ -8,7 +8,7 @@ from zhumq.model.errors import CorruptMessage
 from zhumq.records.batch import Record, batches
 from zhumq.records.builder import build_batch
 from zhumq.records.control import EndMarker, MarkerType, encode_end_marker
-from zhumq.spark.sections import AbortedTransactions, whole_batches
+from zhumq.records.sections import AbortedTransactions, whole_batches
 
 
 def data_batch(offset: int, *, producer: int = -1) -> bytes:
