@@ -22,7 +22,7 @@ SOURCES := $(wildcard src tests examples tools simulation chaos benchmarks confo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check static kcat conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench lookup scale spark-chaos spark-sink-chaos spark-sinks spark-volume supply-chain docs patterns clean
+.PHONY: help run test long check static kcat chromium conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench lookup schemas pending-delays scale spark-chaos spark-sink-chaos spark-sinks spark-volume supply-chain package package-test docs site patterns recording console-speed clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
@@ -33,17 +33,23 @@ $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "zhumq needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python3" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "cannot make $(VENV): on Debian and Ubuntu, apt-get install python3-venv" >&2; rm -rf $(VENV); exit 1; }
 	@echo "setting up $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,avro,bench,cluster,console,protobuf,push,security,spark,tracing]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,avro,bench,cluster,console,delta,docs,protobuf,push,registry,security,spark,sql,tracing,ui]'
 	@touch $@
 
-run: $(READY)  ## a broker, a shop's logs, pipelines on Spark over them; serves until Ctrl-C (ONCE=1: stop after the summary)
-	@$(BIN)/zhumq demo $(if $(ONCE),--once) $(if $(LISTEN),--listen $(LISTEN)) $(if $(DATA_DIR),--data-dir $(DATA_DIR))
+run: $(READY)  ## a broker with its console, pipelines on Spark over a sample, then a live shop until Ctrl-C (ONCE=1: stop after the summary; WEB=HOST:PORT)
+	@$(BIN)/zhumq demo $(if $(ONCE),--once) $(if $(LISTEN),--listen $(LISTEN)) $(if $(DATA_DIR),--data-dir $(DATA_DIR)) $(if $(WEB),--web $(WEB))
 
 check: static  ## format, lint, types, import rules, unit and property tests: under a minute
 	$(BIN)/pytest -q -n $(WORKERS) -m "not slow" $(wildcard tests/test_tidy.py tests/unit tests/properties)
 
-test: static kcat  ## everything in check, and every other test: real sockets, real processes, kill -9 (LOAD=4: beside four busy loops; AGAIN=3: up to three that failed run again, alone)
-	$(if $(LOAD),tools/busy $(LOAD)) $(if $(AGAIN),tools/again $(AGAIN)) $(BIN)/pytest -q -n $(WORKERS) --dist loadfile tests
+# Files are handed out in the order of tests/conftest.py. An ended file's worker takes the next one.
+PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+test: static kcat chromium  ## everything in check, and tests with real sockets, real processes and kill -9 (LOAD=4: beside four busy loops; AGAIN=3: up to three that failed run again, alone)
+	$(if $(LOAD),tools/busy $(LOAD)) $(if $(AGAIN),tools/again $(AGAIN)) $(PYTEST) -m "not long" tests
+
+long: $(READY) kcat chromium  ## the tests that take half a minute or more each and are not part of make test (AGAIN=3)
+	$(if $(AGAIN),tools/again $(AGAIN)) $(PYTEST) -m long tests
 
 static: $(READY)
 	$(BIN)/ruff format --check $(SOURCES)
@@ -56,6 +62,12 @@ kcat:
 	@command -v kcat >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
 		{ apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq kcat; } >/dev/null 2>&1; } || \
 		echo "kcat is not installed: its test is skipped (apt-get install kcat)"
+
+# The browser of tests/browser, which are skipped where it cannot be had.
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		{ apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; } >/dev/null 2>&1; } || \
+		echo "chromium is not installed: the tests of the console in a browser are skipped (apt-get install chromium)"
 
 conformance: $(READY)  ## other people's clients and their own test suites, against a fresh broker each
 	conformance/run_all
@@ -94,11 +106,20 @@ attack: $(READY)  ## attacks on a broker beside an honest client: its p99, the b
 bench: $(READY)  ## zhumq beside Apache Kafka on this machine, interleaved (QUICK=1: a short look; BEFORE=FOLDER: beside another checkout)
 	$(BIN)/python -m benchmarks.run $(if $(BEFORE),--before $(BEFORE))
 
+schemas: $(READY)  ## the time and the memory of a schema registry at its start (SCHEMAS=10000)
+	$(BIN)/python -m benchmarks.schemas --schemas $(or $(SCHEMAS),10000)
+
+console-speed: $(READY)  ## how long the pages of the console take before a large broker under load (TOPICS=1000 GROUP_COUNT=500 MESSAGES=10000000)
+	$(BIN)/python -m benchmarks.console --topics $(or $(TOPICS),1000) --groups $(or $(GROUP_COUNT),500) --messages $(if $(filter command environment,$(firstword $(origin MESSAGES))),$(MESSAGES),10000000)
+
 lookup: $(READY)  ## lookups by key beside a scan, the size and the CPU of the index (MESSAGES=5000000)
 	$(BIN)/python -m benchmarks.lookup --messages $(or $(MESSAGES),5000000)
 
 delays: $(READY)  ## many delayed messages: memory while they are pending, how late they come, each once (PENDING=1000000 DUE=50000 RATE=10000 KILLS=0)
 	$(BIN)/python -m benchmarks.delays --pending $(or $(PENDING),1000000) --due $(or $(DUE),50000) --rate $(or $(RATE),10000) --kills $(if $(filter command environment,$(firstword $(origin KILLS))),$(KILLS),0)
+
+pending-delays: $(READY)  ## memory of a broker that loads many pending messages and compacts their logs (PENDING=1000000)
+	$(BIN)/python -m benchmarks.pending_delays --pending $(or $(PENDING),1000000)
 
 scale: $(READY)  ## the cores at 10, 100 and 1,000 brokers and a million partitions: what breaks first
 	$(BIN)/python -m benchmarks.scale
@@ -118,11 +139,25 @@ spark-volume: $(READY)  ## ten million messages through Spark, and the memory th
 supply-chain: $(READY)  ## a bill of materials in build/sbom.json, and known vulnerabilities of the pinned versions
 	tools/supply_chain
 
+package: $(READY)  ## the wheel and the sdist, in dist/
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+
+package-test: package  ## install the wheel into a fresh environment for each extra in turn, and use it there (EXTRAS="console push")
+	$(BIN)/python tools/package_test.py $(EXTRAS)
+
 docs: $(READY)  ## rewrite the generated parts of docs/ from the code
 	$(BIN)/python tools/docs.py
 
+site: $(READY)  ## build the documentation site into build/site, and fail on a broken link or a page that is not in mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
 patterns: $(READY)  ## run the programs of examples/patterns, and rewrite their pages in docs/patterns
 	$(BIN)/python tools/pattern_pages.py
+
+recording: $(READY)  ## the screenshots of docs/first_look.md and the recording of the README, from `zhumq demo` in headless Chromium
+	$(BIN)/python tools/first_look.py
 
 clean:  ## remove build output and caches; keeps .venv and every data folder
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage

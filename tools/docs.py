@@ -6,8 +6,11 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
+
+import reference
+from reference import table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCE = REPOSITORY / "src" / "zhumq"
@@ -43,7 +46,7 @@ def layers() -> str:
             )
         rows.append((str(number), f"`{room}`", "core" if room in pure else " ", says))
     rules = [f"- {each['name']}." for each in CONTRACTS if each is not LAYERS]
-    return "\n".join([_table(("layer", "room", "kind", "what it is"), rows), "", *rules])
+    return "\n".join([table(("layer", "room", "kind", "what it is"), rows), "", *rules])
 
 
 def captions() -> str:
@@ -77,27 +80,13 @@ def test_folders() -> str:
             lines = (path / "README.md").read_text().splitlines()
             text = " ".join(line for line in lines if not line.startswith("#")).strip()
             rows.append((f"`{folder}/`", text.partition(". ")[0].removesuffix(".")))
-    return _table(("folder", "what"), rows)
+    return table(("folder", "what"), rows)
 
 
 def caption(path: Path) -> str:
     """The first line of a module's docstring."""
     docstring = ast.get_docstring(ast.parse(path.read_text()))
     return docstring.splitlines()[0] if docstring else ""
-
-
-def apis() -> str:
-    """The APIs that protocol/api.py declares, which a broker serves."""
-    from zhumq.protocol.api import APIS
-
-    lines = ["| key | API | versions | flexible from |", "|---|---|---|---|"]
-    for key, spec in sorted(APIS.items()):
-        name = spec.request.__name__.removesuffix("Request")
-        flexible = str(spec.flexible_from) if spec.flexible_from <= spec.max_version else "-"
-        lines.append(
-            f"| {int(key)} | {name} | {spec.min_version}-{spec.max_version} | {flexible} |"
-        )
-    return "\n".join(lines)
 
 
 def rights() -> str:
@@ -111,29 +100,7 @@ def rights() -> str:
         rows += [
             (name, f"{need.operation.name} {need.type.name}", need.answer) for need in rule.needs
         ] or [(name, "nothing", "-")]
-    return _table(("request", "right", "without it"), rows)
-
-
-def broker_settings() -> str:
-    """The settings of a broker that are not only the default of a topic setting."""
-    from zhumq.broker.settings import BROKER_SETTINGS
-    from zhumq.model.topic_config import TOPIC_SETTINGS, broker_setting_for
-
-    of_topics = {broker_setting_for(name) for name in TOPIC_SETTINGS.by_name}
-    settings = [each for each in BROKER_SETTINGS.by_name.values() if each.name not in of_topics]
-    rows = [(f"`{each.name}`", each.default, each.documentation) for each in settings]
-    return _table(("setting", "default", "what it does"), rows)
-
-
-def topic_settings() -> str:
-    """The settings of a topic, with the broker setting that gives the default."""
-    from zhumq.model.topic_config import TOPIC_SETTINGS, broker_setting_for
-
-    rows = [
-        (f"`{each.name}`", f"`{broker_setting_for(each.name)}`", each.default, each.documentation)
-        for each in TOPIC_SETTINGS.by_name.values()
-    ]
-    return _table(("topic setting", "broker setting", "default", "what it does"), rows)
+    return table(("request", "right", "without it"), rows)
 
 
 def openapi() -> str:
@@ -150,28 +117,60 @@ def rest_requests() -> str:
     from zhumq.web.routes import ROUTES
 
     rows = [(f"`{each.method} {PREFIX}{each.path}`", each.summary) for each in ROUTES]
-    return _table(("request", "what it does"), rows)
+    return table(("request", "what it does"), rows)
 
 
-def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
-    lines += [f"| {' | '.join(cell or '(empty)' for cell in row)} |" for row in rows]
-    return "\n".join(lines)
+def metrics() -> str:
+    """The metrics of a broker that has just started, and those of a member of a cluster."""
+    from zhumq.broker.metrics import cluster_metrics
+    from zhumq.cluster.store import SessionState
+    from zhumq.metadata.image import ClusterImage
+    from zhumq.model.ids import BrokerId
+    from zhumq.testing.broker import broker
+
+    alone = BrokerId(0)
+    image = ClusterImage(
+        version=0, cluster_id="", controller_id=alone, brokers={}, topics={}, topics_by_id={}
+    )
+    with broker() as running:
+        found = [
+            *running.app.metrics(),
+            *cluster_metrics(alone, image, SessionState.CONNECTED, ()),
+        ]
+    rows = [
+        (
+            f"`{each.name}`",
+            each.kind,
+            ", ".join(f"`{label}`" for label in each.labels) or "-",
+            each.help,
+        )
+        for each in sorted(found, key=lambda each: each.name)
+    ]
+    return table(("metric", "kind", "labels", "what it is"), rows)
+
+
+def decisions() -> str:
+    """The list of decisions."""
+    pages = sorted((REPOSITORY / "docs" / "decisions").glob("[0-9]*.md"))
+    return reference.decisions((page.name, page.read_text()) for page in pages)
 
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "CONTRIBUTING.md": {"test folders": test_folders},
     "docs/architecture.md": {"layers": layers, "captions": captions},
-    "docs/protocol.md": {"apis": apis},
     "docs/security.md": {"rights": rights},
-    "docs/operations.md": {
-        "broker settings": broker_settings,
-        "topic settings": topic_settings,
-    },
     "docs/rest.md": {"requests": rest_requests},
+    "docs/metrics.md": {"metrics": metrics},
 }
-# Files that are generated as a whole.
-FILES: dict[Path, Callable[[], str]] = {REPOSITORY / "docs" / "openapi.json": openapi}
+# Files of docs/ that are generated as a whole.
+FILES: dict[str, Callable[[], str]] = {
+    "openapi.json": openapi,
+    "decisions/README.md": decisions,
+    "reference/settings.md": reference.settings,
+    "reference/cli.md": reference.commands,
+    "reference/api_keys.md": reference.api_keys,
+    "reference/rest.md": reference.rest,
+}
 
 
 def rewrite(text: str, name: str, content: str, made_by: str = "make docs") -> str:
@@ -197,11 +196,12 @@ def main() -> int:
             stale.append(file)
             if not check:
                 path.write_text(after)
-    for path, make in FILES.items():
-        content = make()
+    for file, make in FILES.items():
+        path, content = REPOSITORY / "docs" / file, make()
         if not path.exists() or path.read_text() != content:
-            stale.append(path.relative_to(REPOSITORY).as_posix())
+            stale.append(f"docs/{file}")
             if not check:
+                path.parent.mkdir(exist_ok=True)
                 path.write_text(content)
     for file in stale:
         sys.stdout.write(f"{file}: {'is stale, run make docs' if check else 'rewritten'}\n")
