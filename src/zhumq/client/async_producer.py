@@ -180,7 +180,7 @@ class Producer(Typed[V, K]):
         finally:
             threads, self._threads = self._threads, None
             if threads is not None:
-                threads.stop()
+                await threads.stop()
 
     def _opened(self) -> "_Threads":
         if self._threads is None:
@@ -235,8 +235,10 @@ class _Threads:
         self._unacknowledged: set[_Acknowledgement] = set()
         self._has_work = threading.Event()
         self._is_stopped = False
-        for name, work in (("send", self._run_jobs), ("serve", self._serve)):
-            threading.Thread(target=work, name=f"zhumq-aio-{name}", daemon=True).start()
+        self._ended: asyncio.Future[None] = loop.create_future()
+        self._server = threading.Thread(target=self._serve, name="zhumq-aio-serve", daemon=True)
+        self._server.start()
+        threading.Thread(target=self._run_jobs, name="zhumq-aio-send", daemon=True).start()
 
     # Called in the event loop
 
@@ -251,8 +253,10 @@ class _Threads:
         """Call this in the sending thread, after the messages so far."""
         self._jobs.put(partial(self._call, work, done))
 
-    def stop(self) -> None:
+    def stop(self) -> "asyncio.Future[None]":
+        """Done when both threads have ended: a broker that stops from then on is not reported any more."""
         self._jobs.put(None)
+        return self._ended
 
     def _wake(self) -> None:
         self._is_waking = False
@@ -267,6 +271,8 @@ class _Threads:
             job()
         self._is_stopped = True
         self._has_work.set()
+        self._server.join()
+        self._report(_settle, self._ended, None)
 
     def _send(
         self, acknowledgement: _Acknowledgement, topic: str, value: Any, options: dict[str, Any]

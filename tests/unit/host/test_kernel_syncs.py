@@ -75,13 +75,20 @@ def test_one_callback_for_all_files_of_a_sync(files: MakeFiles) -> None:
 def test_a_callback_that_fails_stops_no_other_sync(
     files: MakeFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(_code: int | None) -> None:
+    calls: list[int | None] = []
+    all_called = asyncio.Event()
+
+    def broken(code: int | None) -> None:
+        calls.append(code)
+        if len(calls) == 3:
+            all_called.set()
         raise RuntimeError("a bug")
 
     async def scenario(syncs: KernelSyncs) -> None:
         for file in files(3):
             syncs.sync([file], broken)
         assert await synced(syncs, *files(2)) == 0
+        await all_called.wait()  # The kernel ends syncs in any order.
 
     run(scenario)
     assert [record.levelname for record in caplog.records] == ["ERROR"] * 3
