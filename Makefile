@@ -45,10 +45,10 @@ check: static  ## format, lint, types, import rules, unit and property tests: un
 # Files are handed out in the order of tests/conftest.py. An ended file's worker takes the next one.
 PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test: static kcat chromium  ## everything in check, and tests with real sockets, real processes and kill -9 (LOAD=4: beside four busy loops; AGAIN=3: up to three that failed run again, alone)
+test: static kcat chromium  ## everything in check, and tests with real sockets, real processes and kill -9 (LOAD=4: beside four busy loops; AGAIN=8: up to eight that failed run again, alone)
 	$(if $(LOAD),tools/busy $(LOAD)) $(if $(AGAIN),tools/again $(AGAIN)) $(PYTEST) -m "not long" tests
 
-long: $(READY) kcat chromium  ## the tests that take half a minute or more each and are not part of make test (AGAIN=3)
+long: $(READY) kcat chromium  ## the tests that take half a minute or more each and are not part of make test (AGAIN=8)
 	$(if $(AGAIN),tools/again $(AGAIN)) $(PYTEST) -m long tests
 
 static: $(READY)

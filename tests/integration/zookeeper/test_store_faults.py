@@ -6,6 +6,7 @@ import random
 import uuid
 from collections.abc import Callable
 
+import pytest
 from zookeeper_support import (
     LIMITS,
     Member,
@@ -88,7 +89,7 @@ class Cluster:
                 await self.start_broker(number)
             case 2:
                 node.kill()
-                await wait_for(self.all_lead, "leaders with one server less")
+                await self.wait_until_all_lead("leaders with one server less")
                 await asyncio.to_thread(self.zookeeper.restart, node)
             case _:
                 node.pause()
@@ -102,6 +103,22 @@ class Cluster:
         return all(
             member.store.broker_epoch is not None and self._is_intact(member.store.image)
             for member in self.members.values()
+        )
+
+    async def wait_until_all_lead(self, what: str) -> None:
+        try:
+            await wait_for(self.all_lead, what)
+        except AssertionError as failure:
+            failure.add_note("\n".join(map(self._state_of, self.members)))
+            raise
+
+    def _state_of(self, number: int) -> str:
+        store = self.members[number].store
+        led = [store.image.leader_of(state) for state in store.image.topics["t"].partitions]
+        brokers = {int(each): broker.epoch for each, broker in store.image.brokers.items()}
+        return (
+            f"broker {number}: {store.session}, epoch {store.broker_epoch}, image"
+            f" {store.image.version}, controller {store.image.controller_epoch}, brokers {brokers}, leaders {led}"
         )
 
     def _is_intact(self, image: ClusterImage) -> bool:
@@ -131,6 +148,10 @@ async def keep_changing(cluster: Cluster, stop: asyncio.Event, done: list[str]) 
         await asyncio.sleep(0.01)
 
 
+# kazoo ends its thread at an answer out of order; the store then restarts it (cluster/zookeeper_client.py).
+@pytest.mark.filterwarnings(
+    r"ignore:Exception in thread Thread-\d+ \(zk_loop\):pytest.PytestUnhandledThreadExceptionWarning"
+)
 def test_all_metadata_images_agree_under_faults() -> None:
     async def scenario(zookeeper: DevZookeeper) -> None:
         cluster = Cluster(zookeeper, random.Random(SEED))
@@ -150,7 +171,7 @@ def test_all_metadata_images_agree_under_faults() -> None:
         changing = asyncio.ensure_future(keep_changing(cluster, stop, done))
         for _ in range(FAULTS):
             await cluster.inject_fault()
-            await wait_for(cluster.all_lead, "leaders for everything")
+            await cluster.wait_until_all_lead("leaders for everything")
         stop.set()
         await changing
         stores = [member.store for member in cluster.members.values()]
