@@ -16,6 +16,7 @@ from kazoo.exceptions import (  # type: ignore[import-untyped]
     ConnectionLoss,
     InvalidACLError,
     KazooException,
+    MarshallingError,
     NoAuthError,
     NodeExistsError,
     NoNodeError,
@@ -24,6 +25,7 @@ from kazoo.exceptions import (  # type: ignore[import-untyped]
     RuntimeInconsistency,
     SessionExpiredError,
     SessionMovedError,
+    SystemZookeeperError,
 )
 from kazoo.handlers.threading import (  # type: ignore[import-untyped]
     SequentialThreadingHandler,
@@ -74,6 +76,9 @@ _ERRORS: Final[tuple[tuple[type[Exception], type[ZnodeError]], ...]] = (
     (ConnectionLoss, ConnectionLost),
     (OperationTimeoutError, ConnectionLost),
     (SessionMovedError, ConnectionLost),
+    # A server answers so to any failure of its own while it prepares a request: nothing is wrong with ours.
+    (MarshallingError, ConnectionLost),
+    (SystemZookeeperError, ConnectionLost),
     (SessionExpiredError, SessionOver),
 )
 
@@ -177,10 +182,10 @@ class ZookeeperClient:
             if isinstance(answer, Exception) and not isinstance(
                 answer, (RolledBackError, RuntimeInconsistency)
             ):
-                raise _translated(answer, operation.path)
+                raise translated(answer, operation.path)
         failed = [answer for answer in answers if isinstance(answer, Exception)]
         if failed:
-            raise _translated(failed[0], path)
+            raise translated(failed[0], path)
         return [answer for answer in answers if isinstance(answer, str)]
 
     async def acl(self, path: str) -> frozenset[NodePermission]:
@@ -343,10 +348,11 @@ def _settle(future: "asyncio.Future[Any]", done: Any, path: str) -> None:
     if done.successful():
         future.set_result(done.value)
     else:
-        future.set_exception(_translated(done.exception, path))
+        future.set_exception(translated(done.exception, path))
 
 
-def _translated(error: Exception, path: str) -> Exception:
+def translated(error: Exception, path: str) -> Exception:
+    """The store's error for one of kazoo's."""
     for theirs, ours in _ERRORS:
         if isinstance(error, theirs):
             return ours(path)
