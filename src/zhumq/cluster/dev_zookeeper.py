@@ -154,12 +154,16 @@ class ZookeeperNode:
             process.kill()
             process.wait()
 
-    def _log_tail(self) -> str:
+    def log_lines(self) -> list[str]:
+        """What it has logged, and behind it what it has printed."""
         lines: list[str] = []
         for name in ("zookeeper.log", "stdout.log"):
             with contextlib.suppress(OSError):
                 lines += (self.folder / name).read_text(errors="replace").splitlines()
-        return " | ".join(line.strip() for line in lines[-LOG_TAIL_LINES:]) or "no log"
+        return lines
+
+    def _log_tail(self) -> str:
+        return " | ".join(line.strip() for line in self.log_lines()[-LOG_TAIL_LINES:]) or "no log"
 
 
 class DevZookeeper:

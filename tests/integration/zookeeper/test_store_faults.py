@@ -27,6 +27,7 @@ from zhumq.model.ids import BrokerId, TopicPartition
 FAULTS = int(os.environ.get("ZHUMQ_STORE_FAULTS", "10"))
 SEED = int(os.environ.get("ZHUMQ_STORE_SEED", "1"))
 PARTITIONS = 12
+SERVER_LINES = 150
 
 
 class SeenImages:
@@ -110,6 +111,9 @@ class Cluster:
             await wait_for(self.all_lead, what)
         except AssertionError as failure:
             failure.add_note("\n".join(map(self._state_of, self.members)))
+            for node in self.zookeeper.nodes:
+                said = "\n  ".join(node.log_lines()[-SERVER_LINES:])
+                failure.add_note(f"server {node.number}, {node.mode()}:\n  {said}")
             raise
 
     def _state_of(self, number: int) -> str:
