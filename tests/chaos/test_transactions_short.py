@@ -18,6 +18,7 @@ KINDS = (
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_transactions_on_a_cluster_that_is_broken_are_whole_or_not_there(tmp_path: Path) -> None:
     report = run(

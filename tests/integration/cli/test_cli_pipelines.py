@@ -109,6 +109,7 @@ def test_a_master_that_spark_does_not_know_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_sigterm_finishes_the_batch_and_ends_with_exit_code_0(cli: Cli, tmp_path: Path) -> None:
     cli.must("topic", "create", "orders", "--partitions", "2")

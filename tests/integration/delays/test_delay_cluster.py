@@ -72,6 +72,7 @@ def test_delayed_messages_survive_the_death_of_each_broker_of_three(tmp_path: Pa
         check_all_arrive_once(cluster.bootstrap, load, ahead, PARTITIONS)
 
 
+@pytest.mark.long
 def test_delayed_messages_survive_moves_of_their_shard_and_of_their_topic(tmp_path: Path) -> None:
     shards = {
         "delayed.message.topic.num.partitions": "1",

@@ -271,6 +271,7 @@ def running() -> Iterator[RunningBroker]:
         yield started
 
 
+@pytest.mark.long
 def test_a_stream_parses_deduplicates_and_quarantines(
     spark: SparkSession, running: RunningBroker, tmp_path: Path
 ) -> None:

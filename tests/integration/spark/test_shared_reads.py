@@ -230,6 +230,7 @@ TWO = "  two: {from: records, topic: changed-two}\n"
 THREE = "  three: {from: records, topic: changed-three}\n"
 
 
+@pytest.mark.long
 def test_checkpoints_of_sinks_are_not_abandoned(pipelines: Pipelines) -> None:
     create_topic(pipelines.bootstrap, "changed")
     produce(pipelines.bootstrap, "changed", [b"a"])
