@@ -105,6 +105,26 @@ def test_a_partition_moves_to_other_brokers_under_load(four: ClusterProcesses, m
         four.restart(leader)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_partition_gets_more_and_fewer_replicas_under_load(
+    cluster: ClusterProcesses, mode: str
+) -> None:
+    topic = f"resized-{mode}"
+    create_topic(cluster, topic, replicas=1, replication_mode=mode, min_insync_replicas="1")
+    with traffic(cluster, topic) as running:
+        ((first,),) = replicas_of(cluster, topic).values()
+        second, third = sorted({1, 2, 3} - {first})
+        for target in ([second], [second, third, first], [third], [first, third], [second]):
+            assert move(cluster, topic, 0, *target) is ErrorCode.NONE
+            wait_for(
+                lambda target=target: replicas_of(cluster, topic)[0] == set(target) or None,
+                f"{topic} on {target}",
+                MOVE_SECONDS_MAX,
+            )
+            wait_for(lambda: moving(cluster) == 0 or None, "the move is over", MOVE_SECONDS_MAX)
+            running.wait_for_more()
+
+
 def test_a_move_that_makes_no_sense_is_refused(four: ClusterProcesses) -> None:
     create_topic(four, "refused")
     assert move(four, "refused", 0, 1, 1) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
