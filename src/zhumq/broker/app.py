@@ -158,6 +158,7 @@ class BrokerApp:
                     quotas,
                     observation,
                     audit.reader,
+                    disk_room,
                     has_authorizer=authorization is not None,
                 ),
                 produce.answer_run,

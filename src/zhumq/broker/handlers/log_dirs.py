@@ -1,6 +1,5 @@
 """DescribeLogDirs: how much disk each partition takes, and how much there is."""
 
-import os
 from collections import defaultdict
 from pathlib import Path
 
@@ -14,14 +13,16 @@ from zhumq.protocol.messages.configs import (
     DescribeLogDirsTopic,
 )
 from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.storage.disk_room import DiskRoom
 
 
 class LogDirsHandler:
     """Describes the data folder, which is a broker's only log directory."""
 
-    def __init__(self, replicas: ReplicaManager, data_dir: Path) -> None:
+    def __init__(self, replicas: ReplicaManager, data_dir: Path, disk_room: DiskRoom) -> None:
         self._replicas = replicas
         self._data_dir = data_dir
+        self._disk_room = disk_room
 
     def handlers(self) -> dict[ApiKey, Handler]:
         return {ApiKey.DESCRIBE_LOG_DIRS: self.describe_log_dirs}
@@ -45,14 +46,15 @@ class LogDirsHandler:
                         is_future_key=False,
                     )
                 )
-        disk = os.statvfs(self._data_dir)
+        # Counted as the watermarks count: what is kept for root is neither used nor free.
+        usage = self._disk_room.usage
         result = DescribeLogDirsResult(
             log_dir=str(self._data_dir),
             topics=[
                 DescribeLogDirsTopic(name=name, partitions=partitions)
                 for name, partitions in by_topic.items()
             ],
-            total_bytes=disk.f_blocks * disk.f_frsize,
-            usable_bytes=disk.f_bavail * disk.f_frsize,
+            total_bytes=usage.total_bytes,
+            usable_bytes=usage.free_bytes,
         )
         return DescribeLogDirsResponse(results=[result])

@@ -40,6 +40,7 @@ from zhumq.broker.wiring.coordinators import Coordinators
 from zhumq.broker.wiring.foundation import Foundation
 from zhumq.broker.wiring.observation import Observation
 from zhumq.protocol.api import ApiKey
+from zhumq.storage.disk_room import DiskRoom
 
 FETCH_SESSION_ID_MAX: Final = 2**31 - 1
 
@@ -54,6 +55,7 @@ def all_handlers(
     quotas: ClientQuotas,
     observation: Observation,
     audit_reader: AuditReader | None,
+    disk_room: DiskRoom,
     *,
     has_authorizer: bool,
 ) -> dict[ApiKey, Handler]:
@@ -102,7 +104,7 @@ def all_handlers(
         WritingProducersHandler(observation.seen_producers),
         HistoryHandler(observation.history),
         AuditLogHandler(audit_reader),
-        LogDirsHandler(replicas, config.data_dir),
+        LogDirsHandler(replicas, config.data_dir, disk_room),
         ReassignmentsHandler(
             store, metadata_client, replicas.ask_log_ends, replicas.elect_preferred
         ),
