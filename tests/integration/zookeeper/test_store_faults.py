@@ -112,8 +112,8 @@ class Cluster:
         except AssertionError as failure:
             failure.add_note("\n".join(map(self._state_of, self.members)))
             for node in self.zookeeper.nodes:
-                said = "\n  ".join(node.log_lines()[-SERVER_LINES:])
-                failure.add_note(f"server {node.number}, {node.mode()}:\n  {said}")
+                logged = "\n  ".join(node.log_lines()[-SERVER_LINES:])
+                failure.add_note(f"server {node.number}, {node.mode()}:\n  {logged}")
             raise
 
     def _state_of(self, number: int) -> str:
