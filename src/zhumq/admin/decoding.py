@@ -1,5 +1,6 @@
 """Messages whose schemas the registry has, as JSON: for those who look at them."""
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -8,13 +9,16 @@ from zhumq.admin.errors import AdminError
 from zhumq.admin.schema_log import SchemaLink
 from zhumq.admin.schema_store import SchemaStore
 from zhumq.schemas.errors import InvalidSchema, NotDecoded, SchemaNotFound
-from zhumq.schemas.formats import Resolved
+from zhumq.schemas.formats import Parsed, Resolved
 from zhumq.schemas.framing import schema_id, unframed
 from zhumq.schemas.registry import Registry
-from zhumq.schemas.schema import Schema, SchemaType, Version
+from zhumq.schemas.schema import Schema, Version
 
 CHARACTERS_MAX: Final = 1_000_000  # of the JSON of one message
 ALL_CHARACTERS_MAX: Final = 4_000_000  # of all messages of a page
+
+# Of a page, before the last schema that is parsed for it: that of Protobuf is compiled by a process.
+PARSE_SECONDS_MAX: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,8 @@ class MessageDecoder:
         """`contents` are all that will be decoded: the registry is asked once for their schemas."""
         self._store = store
         self._characters_left = ALL_CHARACTERS_MAX
+        self._parse_seconds_left = PARSE_SECONDS_MAX
+        self._failed: dict[int, InvalidSchema] = {}
         self._known: dict[int, _Known] = {}
         ids = {id_ for each in contents if each is not None and (id_ := schema_id(each))}
         if ids:
@@ -68,7 +74,7 @@ class MessageDecoder:
         )
         text = reason = None
         try:
-            text = self._as_json(known, unframed(content))
+            text = self._as_json(id_, known, unframed(content))
         except (NotDecoded, InvalidSchema) as error:
             reason = str(error)
         return DecodedMessage(
@@ -80,15 +86,11 @@ class MessageDecoder:
             reason=reason,
         )
 
-    def _as_json(self, known: _Known, data: bytes) -> str:
+    def _as_json(self, id_: int, known: _Known, data: bytes) -> str:
         if self._characters_left <= 0:
             raise NotDecoded("too much of this page is decoded already: open the message alone")
         room = min(CHARACTERS_MAX, self._characters_left)
-        if (
-            known.schema.type is SchemaType.PROTOBUF
-        ):  # It would be compiled first, by a process of its own.
-            raise NotDecoded("messages of Protobuf are not decoded here")
-        parsed = self._store.formats.parse(known.schema, known.resolved)
+        parsed = self._parsed(id_, known)
         spent = room  # What turns out to be too large was as much work as what is not.
         try:
             text = parsed.as_json(data, room)
@@ -96,6 +98,21 @@ class MessageDecoder:
         finally:
             self._characters_left -= spent
         return text
+
+    def _parsed(self, id_: int, known: _Known) -> Parsed:
+        """The schema of a message. One that cannot be parsed is not tried again for this page."""
+        if id_ in self._failed:
+            raise self._failed[id_]
+        if self._parse_seconds_left <= 0:
+            raise NotDecoded("the schemas of this page take too long: open the message alone")
+        begin = time.monotonic()
+        try:
+            return self._store.formats.parse(known.schema, known.resolved)
+        except InvalidSchema as error:
+            self._failed[id_] = error
+            raise
+        finally:
+            self._parse_seconds_left -= time.monotonic() - begin
 
 
 def _look_up(registry: Registry, ids: Iterable[int]) -> dict[int, _Known]:

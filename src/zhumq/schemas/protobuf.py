@@ -4,21 +4,24 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError
 
-from zhumq.schemas.errors import InvalidSchema, NotDecoded
+from zhumq.schemas.errors import InvalidSchema
+from zhumq.schemas.protobuf_decoding import protobuf_as_json
 from zhumq.schemas.protobuf_differences import cannot_read
 from zhumq.schemas.protobuf_printer import is_printable, print_file
 from zhumq.schemas.protobuf_sources import MAIN, Compile
+from zhumq.schemas.protobuf_types import MessageTypes
 from zhumq.schemas.schema import SchemaType
 
 NESTING_MAX: Final = 100  # of braces in each other
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: cached_property has no place there
 class ProtobufSchema:
     """A valid .proto file, with the files that it imports. Its own is the last."""
 
@@ -41,9 +44,13 @@ class ProtobufSchema:
             return self.text
         return base64.b64encode(self.file.SerializeToString(deterministic=True)).decode("ascii")
 
+    @cached_property
+    def types(self) -> MessageTypes:
+        """The types of its messages. Raises InvalidSchema."""
+        return MessageTypes(self.files)
+
     def as_json(self, data: bytes, characters_max: int) -> str:
-        del data, characters_max
-        raise NotDecoded("messages of Protobuf are not decoded here")
+        return protobuf_as_json(self.types, data, characters_max)
 
     def cannot_read(self, writer: "ProtobufSchema") -> list[str]:
         return cannot_read(self.files, writer.files)

@@ -3,16 +3,22 @@
 import base64
 import json
 import struct
+import zlib
 
 import httpx
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from confluent_support import record, register
+from google.protobuf import message_factory
+from google.protobuf.descriptor_pool import DescriptorPool
 from rest_support import create, problem, send
 
+import zhumq
+from zhumq.admin.protoc import compile_protobuf
 from zhumq.schemas.schema import Level
-from zhumq.testing.broker import broker
+from zhumq.testing.broker import RunningBroker, broker
 from zhumq.testing.web import rest_api
 from zhumq.web.app import WebConfig
 
@@ -82,12 +88,94 @@ def test_what_cannot_be_decoded_keeps_its_bytes_and_says_why(
     reasons = [each.get("decoded", {}).get("reason") for each in values]
     assert "ends too early" in str(reasons[0]) or "ends within" in str(reasons[0])
     assert "too large" in str(reasons[1])
-    assert "Protobuf" in str(reasons[2])
+    assert values[2]["decoded"]["text"] == '{"a":1}'
+    assert values[2]["decoded"]["type"] == "PROTOBUF"
     assert values[3]["decoded"]["text"] == '{"a": 1}'
     assert "no JSON" in str(reasons[4])
     # No schema has this id: the bytes are just bytes.
     assert "decoded" not in values[5]
     assert "decoded" not in values[6]
+
+
+def test_a_message_of_protobuf_is_decoded_by_its_index_with_what_the_schema_imports(
+    api: httpx.Client, registry: httpx.Client, topic: str
+) -> None:
+    create(api, topic, partitions=1)
+    money = 'syntax = "proto3"; package shop; message Money { int64 cents = 1; }'
+    register(registry, f"{topic}-money", money, schemaType="PROTOBUF")
+    order = """syntax = "proto3"; package shop;
+    import "shop/money.proto"; import "google/protobuf/timestamp.proto";
+    message Other { int32 a = 1; }
+    message Order { message Line { Money price = 1; } map<string, Line> lines = 1; google.protobuf.Timestamp at = 2; }"""
+    reference = {"name": "shop/money.proto", "subject": f"{topic}-money", "version": 1}
+    id_ = register(registry, f"{topic}-value", order, schemaType="PROTOBUF", references=[reference])
+    line = b"\x0a\x04\x0a\x02\x08\x05"  # a Line within its length
+    send(
+        api,
+        topic,
+        framed(id_, b"\x02\x02\x0a\x09\x0a\x01a\x12" + line[1:2] + line[2:] + b"\x12\x02\x08\x01"),
+        framed(id_, b"\x04\x02\x00" + line[2:]),
+        framed(id_, b"\x00\x08\x07"),
+        framed(id_, b"\x02\x0e"),
+        framed(id_, b"\x02\x02\xff\xff"),
+        framed(id_, b""),
+        framed(id_, b"\x02\x02" + b"\x0a\x00" * 150_000),
+    )
+    found = api.get(f"/topics/{topic}/messages", params={"decode": "true", "format": "base64"})
+    assert found.status_code == 200
+    decoded = [each["value"]["decoded"] for each in found.json()["items"]]
+    assert [json.loads(each["text"]) for each in decoded[:3]] == [
+        {"lines": {"a": {"price": {"cents": "5"}}}, "at": "1970-01-01T00:00:01Z"},
+        {"price": {"cents": "5"}},
+        {"a": 7},
+    ]
+    assert [each["reason"] for each in decoded[3:6]] == [
+        "the schema has no message at [7]",
+        "it is no shop.Order",
+        "it ends before the indexes of its message do",
+    ]
+    assert decoded[6]["text"] == '{"lines":{"":{}}}'
+
+
+def test_messages_of_confluents_serializer_are_decoded(
+    api: httpx.Client, url: str, topic: str
+) -> None:
+    create(api, topic, partitions=1)
+    pool = DescriptorPool()
+    text = 'syntax = "proto3"; package x; message First {} message Second { message Third { string name = 1; } }'
+    for each in compile_protobuf({f"{topic}.proto": text}, f"{topic}.proto"):
+        pool.AddSerializedFile(each)
+    type_ = message_factory.GetMessageClass(pool.FindMessageTypeByName("x.Second.Third"))
+    context = SerializationContext(topic, MessageField.VALUE)
+    with SchemaRegistryClient({"url": f"{url}/registry"}) as client:
+        serializer = ProtobufSerializer(type_, client, {"use.deprecated.format": False})
+        data = serializer(type_(name="Ada"), context)
+    assert data is not None
+    send(api, topic, {"base64": base64.b64encode(data).decode()})
+    (found,) = api.get(f"/topics/{topic}/messages", params={"decode": "true"}).json()["items"]
+    assert found["value"]["decoded"]["text"] == '{"name":"Ada"}'
+
+
+def test_schemas_that_do_not_compile_are_tried_once_for_a_page(
+    api: httpx.Client, registry: httpx.Client, running: RunningBroker, topic: str
+) -> None:
+    """A user with the right to write to the log of the registry can put anything there."""
+    create(api, topic, partitions=1)
+    register(registry, f"{topic}-key", record("R", a="int"))  # which makes the log
+    id_ = 900_000 + zlib.crc32(topic.encode()) % 90_000
+    key = {"keytype": "SCHEMA", "subject": f"{topic}-value", "version": 1, "magic": 1}
+    value = {
+        "subject": f"{topic}-value", "version": 1, "id": id_, "schemaType": "PROTOBUF",
+        "schema": "message", "deleted": False,
+    }  # fmt: skip
+    with zhumq.Producer(running.bootstrap) as producer:
+        producer.send("_schemas", json.dumps(value), key=json.dumps(key))
+    send(api, topic, *[framed(id_, b"\x00")] * 50)
+    found = api.get(f"/topics/{topic}/messages", params={"decode": "true"}).json()["items"]
+    reasons = {each["value"]["decoded"]["reason"] for each in found}
+    assert len(found) == 50
+    assert len(reasons) == 1
+    assert "the Protobuf schema is invalid" in reasons.pop()
 
 
 def test_a_page_is_decoded_up_to_a_bound(
