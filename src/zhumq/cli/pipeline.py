@@ -45,6 +45,12 @@ ConfigOption = Annotated[
         help="Kafka's client.properties with the security settings; overrides the file's security.",
     ),
 ]  # fmt: skip
+CheckpointsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="Another place for checkpoints, e.g. shared storage of a cluster."
+    ),
+]
 
 app = typer.Typer(help="Run data pipelines on Spark.", no_args_is_help=True)
 
@@ -62,12 +68,7 @@ def run(
     bootstrap: BootstrapOption = None,
     config: ConfigOption = None,
     state_dir: StateDirOption = Path(STATE_DIR_DEFAULT),
-    checkpoints: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="Another place for checkpoints, e.g. shared storage of a cluster."
-        ),
-    ] = None,
+    checkpoints: CheckpointsOption = None,
     publish: Annotated[
         bool,
         typer.Option(
@@ -158,6 +159,59 @@ def graph(
 ) -> None:
     """Draw what a pipeline reads, does and writes, as SVG."""
     code = _program("pipeline_graph").draw_file(file, parse_settings(values or []), output=output)
+    raise typer.Exit(code)
+
+
+@app.command()
+def reset(
+    pipeline: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|FILE.yml",
+            help="A pipeline that has run, or its file. It must be stopped.",
+        ),
+    ],
+    values: SetOption = None,
+    sinks: Annotated[
+        list[str] | None,
+        typer.Option("--sink", metavar="SINK", help="Only this sink. Repeatable; all if left out."),
+    ] = None,
+    place: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="PLACE",
+            help="earliest, latest, a time (2026-01-31T09:00:00Z) or @MILLISECONDS;"
+            " where the file begins if left out.",
+        ),
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = Path(STATE_DIR_DEFAULT),
+    checkpoints: CheckpointsOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would happen, and change nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Forget how far a pipeline has read, so that its next run begins elsewhere.
+
+    Says first which messages are read again and what each sink gets twice. Old checkpoints are kept aside.
+    """
+    code = _program("pipeline_reset").reset_pipeline(
+        pipeline,
+        parse_settings(values or []),
+        sinks=sinks or [],
+        place=place,
+        bootstrap=bootstrap,
+        security=read_properties(config) if config is not None else None,
+        state_dir=state_dir,
+        checkpoint_root=checkpoints,
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
     raise typer.Exit(code)
 
 

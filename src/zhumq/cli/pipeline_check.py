@@ -34,7 +34,7 @@ def run_tests(word: str, values: Mapping[str, str], *, tests: Path | None, as_js
         path = find_pipeline(word)
         pipeline = load_pipeline(path, values)
         cases = read_cases(pipeline, with_values(read_document(path), str(path), values), tests)
-        with _session(pipeline) as spark:
+        with temporary_session(pipeline) as spark:
             results: list[CaseResult] = []
             for result in run_cases(spark, pipeline, cases):
                 results.append(result)
@@ -67,7 +67,7 @@ def preview_file(
         pipeline = load_pipeline(find_pipeline(word), values)
         brokers: Brokers = brokers_of(pipeline, bootstrap=bootstrap, security=security)
         found: list[Preview] = []
-        with _session(pipeline) as spark:
+        with temporary_session(pipeline) as spark:
             for each in preview(spark, pipeline, brokers, rows=rows, records=records):
                 found.append(each)
                 if not as_json:
@@ -80,15 +80,18 @@ def preview_file(
 
 
 @contextmanager
-def _session(pipeline: Pipeline) -> Iterator[SparkSession]:
+def temporary_session(pipeline: Pipeline) -> Iterator[SparkSession]:
+    """A session on this machine, whose log is removed if it started."""
     folder = Path(tempfile.mkdtemp(prefix="zhumq-pipeline-"))
     settings = dict(pipeline.spark)
     with pipeline_session(
         pipeline.name, master="local[*]", settings=settings, log=folder / LOG_FILE
     ) as spark:
-        yield spark
-    # The log of a session that failed stays: its error names it.
-    shutil.rmtree(folder, ignore_errors=True)
+        # The log of a session that does not start stays: its error names it.
+        try:
+            yield spark
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _print_result(result: CaseResult) -> None:

@@ -106,6 +106,11 @@ class ArchiveTable:
         document = self._folder.read_document(_state_name(query))
         return document is not None and batch <= QueryState.of(document).last_batch
 
+    def forget_unfinished(self, query: str) -> None:
+        """Remove what an unfinished batch has left: for a query that does not run again."""
+        found = self._folder.read_document(_state_name(query))
+        self._clear_leftovers(QueryState(query=query) if found is None else QueryState.of(found))
+
     def add(self, rows: DataFrame, *, query: str, batch: int, stateful: bool = False) -> int:
         """Add the rows of a batch unless the table has them. Returns how many were added."""
         states = self.states()

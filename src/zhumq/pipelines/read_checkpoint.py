@@ -14,7 +14,7 @@ from zhumq.spark.ranges import TOPIC_ID_KEY
 # Beside Spark's own files. No sink is named so, as their names have no hyphen.
 FOLDER_PREFIX: Final = "read-"
 _SINKS: Final = "sinks"
-_MEMBERS: Final = f"{_SINKS}/members.json"
+MEMBERS: Final = f"{_SINKS}/members.json"
 
 OffsetsDocument = Mapping[str, Mapping[str, Any]]
 
@@ -29,6 +29,9 @@ class Members:
 
     sinks: tuple[str, ...]
     left: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        return {"sinks": list(self.sinks), "left": list(self.left)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +77,7 @@ class ReadCheckpoint:
 
     def members(self) -> Members | None:
         """None: no read has begun here."""
-        found = self._folder.read_document(_MEMBERS)
+        found = self._folder.read_document(MEMBERS)
         return (
             None
             if found is None
@@ -82,19 +85,18 @@ class ReadCheckpoint:
         )
 
     def write_members(self, members: Members) -> None:
-        document = {"sinks": list(members.sinks), "left": list(members.left)}
-        self._folder.write_document(_MEMBERS, document)
+        self._folder.write_document(MEMBERS, members.document())
 
     def behind(self, sinks: Iterable[str]) -> dict[str, Behind]:
         """Those of the sinks that are behind."""
-        found = {name: self._folder.read_document(_name(name)) for name in sinks}
+        found = {name: self._folder.read_document(behind_name(name)) for name in sinks}
         return {name: Behind.of(each) for name, each in found.items() if each is not None}
 
     def write_behind(self, sink: str, behind: Behind) -> None:
-        self._folder.write_document(_name(sink), behind.document())
+        self._folder.write_document(behind_name(sink), behind.document())
 
     def remove_behind(self, sink: str) -> None:
-        self._folder.remove(_name(sink))
+        self._folder.remove(behind_name(sink))
 
     def end_of(self, batch: int) -> OffsetsDocument | None:
         """Where a batch of the query ends, as Spark noted it before it began; None if there is no such batch."""
@@ -129,5 +131,6 @@ def rows_between(first: OffsetsDocument, until: OffsetsDocument) -> int:
     )
 
 
-def _name(sink: str) -> str:
+def behind_name(sink: str) -> str:
+    """The document of a sink that is behind, in the folder of its read."""
     return f"{_SINKS}/{sink}.json"

@@ -19,10 +19,11 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.causes import explain, one_line
+from zhumq.pipelines.checkpoints import Checkpoints
 from zhumq.pipelines.functions import findings_of, load_function, make_importable
 from zhumq.pipelines.progress import QueryProgress
 from zhumq.pipelines.publishing import Document, document_of, publishing
-from zhumq.pipelines.sinks import SinkContext, dead_letter_sink, prepare, write_once
+from zhumq.pipelines.sinks import SinkContext, all_sinks, prepare, write_once
 from zhumq.pipelines.spec import (
     EmptySink,
     Pipeline,
@@ -32,11 +33,11 @@ from zhumq.pipelines.spec import (
 )
 from zhumq.pipelines.spec_errors import function_errors
 from zhumq.pipelines.status import (
-    CHECKPOINTS_FOLDER,
     RunStatus,
     SinkProgress,
     State,
     StatusFile,
+    checkpoints_path,
     timestamp,
 )
 from zhumq.pipelines.stopping import PipelineFailed, StopRequest
@@ -194,10 +195,8 @@ class _Run:
         self._stop = stop
         self._publish = publish
         self._findings: Mapping[str, Any] | None = None
-        self._checkpoints = (
-            f"{options.checkpoint_root.rstrip('/')}/{pipeline.name}"
-            if options.checkpoint_root
-            else str((files.folder / CHECKPOINTS_FOLDER).absolute())
+        self._checkpoints = checkpoints_path(
+            options.state_dir, pipeline.name, root=options.checkpoint_root
         )
         self._context = SinkContext(
             spark=spark,
@@ -259,10 +258,10 @@ class _Run:
         run = StreamRun(
             spark=self._spark,
             pipeline=self._pipeline,
-            sinks=self._sinks(),
+            sinks=all_sinks(self._pipeline),
             brokers=self._brokers,
             context=self._context,
-            checkpoints=self._checkpoints,
+            checkpoints=Checkpoints(self._spark, self._checkpoints),
             status=self._status,
             report=self.report,
             say=self._display.say,
@@ -270,13 +269,6 @@ class _Run:
             tries_max=self._options.sink_tries_max,
         )
         run.carry_out()
-
-    def _sinks(self) -> list[Sink]:
-        sinks = list(self._pipeline.sinks)
-        if self._pipeline.dead_letters is not None:
-            given = self._pipeline.dead_letters
-            sinks.append(dead_letter_sink(given.topic, given.mark))
-        return sinks
 
     def _prepared(self, sink: Sink, views: Views) -> tuple[DataFrame, QueryProgress]:
         progress = SinkProgress(name=sink.name)
@@ -287,7 +279,7 @@ class _Run:
         run = uuid.uuid4().hex
         found: list[str] = []
         views = build_views(self._spark, self._pipeline, self._brokers, group=None)
-        planned = [(sink, *self._prepared(sink, views)) for sink in self._sinks()]
+        planned = [(sink, *self._prepared(sink, views)) for sink in all_sinks(self._pipeline)]
         self._status.state = State.RUNNING
         self.report()
         for sink, rows, progress in planned:

@@ -150,6 +150,17 @@ def steps_for(pipeline: Pipeline, sinks: Collection[str]) -> tuple[Step, ...]:
     return tuple(step for step in pipeline.steps if step.name in needed)
 
 
+def topics_for(pipeline: Pipeline, sink: str) -> tuple[TopicSource, ...]:
+    """The topic sources that the rows of a sink come from."""
+    needed = {each.input for each in pipeline.sinks if each.name == sink}
+    above = [each.name for each in (*pipeline.sources, *pipeline.steps)]
+    for step in steps_for(pipeline, {sink}):
+        needed |= set(inputs_of(step, above[: above.index(step.name)]))
+    return tuple(
+        each for each in pipeline.sources if isinstance(each, TopicSource) and each.name in needed
+    )
+
+
 def not_repeatable(sink: Sink) -> str | None:
     """Why a sink cannot leave out a micro-batch that it has written; None if it can.
 

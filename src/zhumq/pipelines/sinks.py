@@ -31,6 +31,7 @@ from zhumq.pipelines.spec import (
     ConsoleSink,
     EmptySink,
     MergeSink,
+    Pipeline,
     Sink,
     TableSink,
     TopicSink,
@@ -96,7 +97,7 @@ def start(
     match sink:
         case TopicSink():
             if sink.mode == "append":
-                return writer.format("zhumq").options(**_topic_options(sink, context)).start()
+                return writer.format("zhumq").options(**topic_options(sink, context)).start()
 
             # A Python data source only supports append mode. In the other modes a row that changes is
             # sent again, so readers expect duplicates, and a batch may run twice.
@@ -155,6 +156,15 @@ def dead_letter_sink(topic: str, mark: Mark) -> TopicSink:
     )  # fmt: skip
 
 
+def all_sinks(pipeline: Pipeline) -> list[Sink]:
+    """The sinks of a pipeline, with that for its bad rows."""
+    given = pipeline.dead_letters
+    return [
+        *pipeline.sinks,
+        *([] if given is None else [dead_letter_sink(given.topic, given.mark)]),
+    ]
+
+
 def write_once(sink: Sink, rows: DataFrame, context: SinkContext, *, run: str) -> int:
     """Write the rows of a batch run, and return how many there were."""
     match sink:
@@ -162,7 +172,7 @@ def write_once(sink: Sink, rows: DataFrame, context: SinkContext, *, run: str) -
             return _write_topic(sink, rows, context)
         case TableSink():
             if sink.format in FILE_FORMATS:
-                return _archive(sink, context).add(rows, query=run, batch=0)
+                return archive_table(sink, context).add(rows, query=run, batch=0)
             if sink.format == "delta":
                 return _delta(sink, context).append(rows, query=run, batch=0)
             return _append(sink, rows)
@@ -192,7 +202,7 @@ def write_batch(
             if sink.batch_sql is not None:
                 rows = as_batch_view(rows.sparkSession, rows, *sink.batch_sql)
             if sink.format in FILE_FORMATS:
-                table = _archive(sink, context)
+                table = archive_table(sink, context)
                 if table.has(query=writer, batch=batch):
                     return None
                 return table.add(rows, query=writer, batch=batch)
@@ -262,7 +272,7 @@ def _add_batch(
     if sink.batch_sql is not None:
         rows = as_batch_view(session, batch, *sink.batch_sql)
     if sink.format in FILE_FORMATS:
-        return _archive(sink, context).add(rows, query=query, batch=number, stateful=stateful)
+        return archive_table(sink, context).add(rows, query=query, batch=number, stateful=stateful)
     if sink.format == "delta":
         return _delta(sink, context).append(rows, query=query, batch=number, stateful=stateful)
     return _append(sink, rows)
@@ -284,7 +294,8 @@ def _merge_table(sink: MergeSink, context: SinkContext) -> MergeTable:
     )
 
 
-def _archive(sink: TableSink, context: SinkContext) -> ArchiveTable:
+def archive_table(sink: TableSink, context: SinkContext) -> ArchiveTable:
+    """The folder of files that a sink writes to."""
     return ArchiveTable(
         context.spark,
         sink.path,
@@ -320,11 +331,12 @@ def _write_topic(
     if sink.rate is not None:
         rows = throttled(rows, sink.rate)
     rows = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
-    options = {**_topic_options(sink, context), **named}
+    options = {**topic_options(sink, context), **named}
     rows.write.format("zhumq").options(**options).mode("append").save()
     return int(observed.get["rows"])
 
 
-def _topic_options(sink: TopicSink, context: SinkContext) -> dict[str, str]:
+def topic_options(sink: TopicSink, context: SinkContext) -> dict[str, str]:
+    """The options of `format("zhumq")` for a sink."""
     options = {**context.brokers.options(), **sink.options, "topic": sink.topic}
     return {**options, "includeTimestamp": "true"} if "timestamp" in sink.keep else options

@@ -184,6 +184,13 @@ class StatusFile:
             os.close(descriptor)
 
 
+def checkpoints_path(state_dir: Path, name: str, *, root: str | None) -> str:
+    """Where the checkpoints of a pipeline are; `root` is another place, such as a shared file system."""
+    if root is not None:
+        return f"{root.rstrip('/')}/{name}"
+    return str((state_dir / name / CHECKPOINTS_FOLDER).absolute())
+
+
 def known_runs(state_dir: Path) -> list[RunStatus]:
     """The last run of each pipeline that has run with this state folder."""
     if not state_dir.is_dir():

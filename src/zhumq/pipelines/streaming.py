@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.causes import explain
+from zhumq.pipelines.checkpoints import Checkpoints, Start
 from zhumq.pipelines.progress import QueryProgress
 from zhumq.pipelines.read_checkpoint import (
     FOLDER_PREFIX,
@@ -24,10 +25,11 @@ from zhumq.pipelines.shared_read import SharedRead, retry_seconds
 from zhumq.pipelines.sharing import Reads, reads_of
 from zhumq.pipelines.sinks import SinkContext, prepare, start
 from zhumq.pipelines.spec import Pipeline, Sink, TopicSource, TriggerKind
+from zhumq.pipelines.starts import beginning_at
 from zhumq.pipelines.state_in_plan import state_in
 from zhumq.pipelines.status import ReadProgress, RunStatus, SinkProgress, State
 from zhumq.pipelines.stopping import POLL_SECONDS, PipelineFailed, StopRequest
-from zhumq.pipelines.views import build_views
+from zhumq.pipelines.views import Views, build_views
 
 STOP_SECONDS_MAX: Final = 120.0  # how long a batch may take to finish after a stop request
 # How often a sink is tried that fails, before it is given up for this run.
@@ -63,18 +65,22 @@ class StreamRun:
     sinks: Sequence[Sink]
     brokers: Brokers
     context: SinkContext
-    checkpoints: str
+    checkpoints: Checkpoints
     status: RunStatus
     report: Callable[[], None]
     say: Callable[[str], None]
     stop: StopRequest
     tries_max: int | None = None
     _feeds: list[_Feed] = field(default_factory=list)
+    _starts: Mapping[str, Start] = field(default_factory=dict)  # of sinks after a reset
 
     def carry_out(self) -> None:
         """Run to the end, or until it is stopped. Raises PipelineFailed for sinks that have failed."""
         for sink in self.sinks:
             self.status.sinks[sink.name] = SinkProgress(name=sink.name)
+        if self.checkpoints.finish_reset():
+            self.say(f"{self.pipeline.name}: carried out a reset that was interrupted")
+        self._starts = self.checkpoints.starts()
         begins = self._plan()
         try:
             for begin in begins:
@@ -121,13 +127,13 @@ class StreamRun:
                 elif has_own_checkpoint(self.spark, self._checkpoint_of(name)):
                     own[name] = (
                         f"it goes on from its own checkpoint {self._checkpoint_of(name)};"
-                        " to share a read, give the pipeline another name"
+                        " to share a read, reset all sinks"
                     )
                 else:
                     able.append(name)
             together = self._members(source, able)
             own |= {
-                name: f"it came when the read of {source} had begun"
+                name: f"it came, or was reset, when the read of {source} had begun"
                 if together
                 else f"no other sink can share a read of {source}"
                 for name in able
@@ -143,23 +149,26 @@ class StreamRun:
         checkpoint = ReadCheckpoint(self.spark, self._read_checkpoint(source))
         known = checkpoint.members()
         if known is None:
-            if len(able) < 2:
+            # A reset may let sinks begin at different offsets.
+            alike = [name for name in able if self._starts.get(name) == self._starts.get(able[0])]
+            if len(alike) < 2:
                 return ()
-            checkpoint.write_members(Members(sinks=tuple(able)))
-            return tuple(able)
+            checkpoint.write_members(Members(sinks=tuple(alike)))
+            return tuple(alike)
         names = {sink.name for sink in self.sinks}
         for name in known.sinks:
             if name in names and name not in able:
                 raise CheckpointUnfit(
                     f"the sink {name} was written by the shared read of {source} until now, and can no"
-                    f" longer be: its place is in {checkpoint.path}. Undo the change, or give the sink"
-                    " another name, so that it begins anew"
+                    f" longer be: its place is in {checkpoint.path}. Undo the change; or let the"
+                    f" sink begin anew: zhumq pipeline reset {self.pipeline.file} --sink {name}"
                 )
         for name in known.left:
             if name in names:
                 raise CheckpointUnfit(
                     f"the sink {name} was left out of an earlier run, and lacks what the shared read of"
-                    f" {source} has read meanwhile: give it another name, so that it begins anew"
+                    f" {source} has read meanwhile. Let it begin anew: zhumq pipeline reset"
+                    f" {self.pipeline.file} --sink {name}"
                 )
         gone = tuple(name for name in known.sinks if name not in names)
         if gone:
@@ -168,15 +177,15 @@ class StreamRun:
         return tuple(name for name in able if name in known.sinks)
 
     def _checkpoint_of(self, name: str) -> str:
-        return f"{self.checkpoints}/{name}"
+        return self.checkpoints.inside(name)
 
     def _read_checkpoint(self, source: str) -> str:
-        return f"{self.checkpoints}/{FOLDER_PREFIX}{source}"
+        return self.checkpoints.inside(f"{FOLDER_PREFIX}{source}")
 
     def _own(self, sink: Sink) -> Callable[[], _Feed]:
         """A sink that reads the topics on its own, and has its own lag."""
         group = self._group_of(sink.name)
-        views = build_views(self.spark, self.pipeline, self.brokers, group=group)
+        views = self._views_for(sink.name, group)
         rows = prepare(sink, views.rows_of(sink))
         progress = QueryProgress(self.status.sinks[sink.name])
 
@@ -196,9 +205,7 @@ class StreamRun:
         assert isinstance(source, TopicSource)
         is_first = any(sink.name == self.sinks[0].name for sink in sinks)
         group = self.pipeline.name if is_first else f"{self.pipeline.name}.{FOLDER_PREFIX}{name}"
-        rows: DataFrame = build_views(self.spark, self.pipeline, self.brokers, group=group).frames[
-            name
-        ]
+        rows: DataFrame = self._views_for(sinks[0].name, group).frames[name]
         progresses = {sink.name: QueryProgress(self.status.sinks[sink.name]) for sink in sinks}
         read = ReadProgress(source=name, sinks=[sink.name for sink in sinks])
         self.status.reads.append(read)
@@ -216,6 +223,10 @@ class StreamRun:
         return lambda: self._started(
             f"read of {name}", lambda: shared.start(rows), progresses, shared
         )
+
+    def _views_for(self, sink: str, group: str) -> Views:
+        begun = beginning_at(self.pipeline, self._starts.get(sink), self.brokers)
+        return build_views(self.spark, begun, self.brokers, group=group)
 
     def _group_of(self, name: str) -> str:
         own = self.pipeline.name

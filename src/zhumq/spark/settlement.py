@@ -11,12 +11,20 @@ from zhumq.client.errors import OutcomeUnknown, ProducerFenced, TransactionAbort
 from zhumq.client.transaction_core import PreparedState
 from zhumq.client.transactional_producer import TransactionalProducer
 from zhumq.spark.cluster_client import ClusterClient
-from zhumq.spark.decisions import Decision, DecisionLog, ids_of, log_id, read_decisions
+from zhumq.spark.decisions import (
+    NO_BATCH,
+    Decision,
+    DecisionLog,
+    ids_of,
+    log_id,
+    read_decisions,
+)
 from zhumq.spark.options import WriteOptions
 from zhumq.spark.rows import WriteFailed
 
 TRIES_MAX: Final = 5
 THREADS_MAX: Final = 8
+ENDED: Final = "ended"  # the run that ends what the last run of a query has left open
 WRITE_PREFIX: Final = "write-"  # of the groups of batch writes
 
 logger = logging.getLogger(__name__)
@@ -117,6 +125,12 @@ def _decide(
 def finish(options: WriteOptions, chosen: Sequence[tuple[str, PreparedState]]) -> None:
     """Commit decided transactions that are still open. This is safe for any process, at any time."""
     _in_threads(lambda each: _finish_one(options, *each), chosen)
+
+
+def end_open(options: WriteOptions, group: str) -> None:
+    """End what a query has left open that does not run again: commit what is decided, roll the rest back."""
+    if _open_ids(options, group):
+        settle(options, Batch(group=group, run=ENDED, number=NO_BATCH), is_commit=False)
 
 
 def finish_writes(options: WriteOptions) -> None:
