@@ -99,9 +99,14 @@ class ZookeeperClient:
     """One session, replaced by a new one after it was lost. Created by `connect`."""
 
     def __init__(
-        self, kazoo: Any, on_link: Callable[[LinkState, int], None], operation_ms_max: int
+        self,
+        kazoo: Any,
+        handler: "_Handler",
+        on_link: Callable[[LinkState, int], None],
+        operation_ms_max: int,
     ) -> None:
         self._kazoo = kazoo
+        self._handler = handler
         self._loop = asyncio.get_running_loop()
         self._operation_seconds_max = operation_ms_max / 1_000
         self._on_link = on_link
@@ -139,7 +144,7 @@ class ZookeeperClient:
             )
         except (ValueError, KazooException) as reason:
             raise StoreUnusable(f"{ensemble!r} names no ZooKeeper ensemble: {reason}") from None
-        client = cls(kazoo, on_link, session_timeout_ms)
+        client = cls(kazoo, handler, on_link, session_timeout_ms)
         live = kazoo.start_async()
         if not await asyncio.to_thread(live.wait, connect_ms_max / 1_000):
             await client.close()
@@ -268,26 +273,47 @@ class ZookeeperClient:
     async def _answer(self, result: Any, path: str) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
         result.rawlink(lambda done: self._call_on_loop(_settle, future, done, path))
+        connection = self._handler.connection
         try:
             async with asyncio.timeout(self._operation_seconds_max):
                 return await future
         except TimeoutError:
+            self._handler.drop(connection, "ZooKeeper does not answer")
             raise ConnectionLost(path) from None
+        except SessionOver:
+            # A server may let a client connect while the session ends, and answers so from then on.
+            self._handler.drop(connection, "the session with ZooKeeper is over")
+            raise
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads, with TLS connections of our own.
+    """kazoo's threads, with TLS connections of our own, and connections that can be given up.
 
     kazoo trusts the CAs of the system beside the given one, and sees an answer that arrived in one TLS
-    record with the answer before it only when the next record arrives.
+    record with the answer before it only when the next record arrives. And it waits for ever on a connection that
+    gives no answers as long as requests are sent often: it looks for the answer to a ping only between them.
     """
 
     def __init__(self, tls: EnsembleTls | None) -> None:
         super().__init__()
         self._tls = tls
         self.failure = ""  # why the last attempt to connect with TLS failed
+        self.connection: socket.socket | None = None  # the newest
 
     def create_connection(self, *arguments: Any, **named: Any) -> Any:
+        self.connection = self._connect(*arguments, **named)
+        return self.connection
+
+    def drop(self, connection: socket.socket | None, reason: str) -> None:
+        """End a connection that is of no use. kazoo finds it ended, and connects again with its session."""
+        if connection is None or connection is not self.connection:
+            return
+        with contextlib.suppress(OSError):  # kazoo has closed it.
+            # Not that of an SSLSocket, which also changes what kazoo's thread reads with.
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)
+            logger.warning("%s: connecting again", reason)
+
+    def _connect(self, *arguments: Any, **named: Any) -> Any:
         if self._tls is None:
             return super().create_connection(*arguments, **named)
         address = named["address"]

@@ -1,14 +1,12 @@
 """Registration and controller election while sessions expire and servers fail."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Self
 
 import pytest
 from zookeeper_support import (
@@ -373,94 +371,3 @@ def test_a_store_ends_while_its_broker_is_registering_again(
 
     for _ in range(8):  # The two tasks that wait for each other may end in any order.
         asyncio.run(scenario())
-
-
-class ReplyDropper:
-    """A proxy to a server that drops one answer on request."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.drops = 0
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        their_reader, their_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        ways = [
-            asyncio.create_task(_pipe(reader, their_writer)),
-            asyncio.create_task(self._answer(their_reader, writer)),
-        ]
-        try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-            for end in (writer, their_writer):
-                end.close()
-                with contextlib.suppress(OSError):
-                    await end.wait_closed()
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            writer.write(
-                await _frame(reader)
-            )  # the answer to the session request, which has no xid
-            while True:
-                frame = await _frame(reader)
-                number = int.from_bytes(frame[4:8], "big", signed=True)
-                if self.drops and number > 0:
-                    self.drops -= 1
-                else:
-                    writer.write(frame)
-
-
-async def _frame(reader: asyncio.StreamReader) -> bytes:
-    size = await reader.readexactly(4)
-    return size + await reader.readexactly(int.from_bytes(size, "big"))
-
-
-async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65_536):
-        writer.write(data)
-
-
-# kazoo's thread ends with this error, which the test provokes.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_broker_recovers_from_answers_out_of_order(zookeeper: DevZookeeper, chroot: str) -> None:
-    async def scenario() -> None:
-        async with ReplyDropper(zookeeper.nodes[0].port) as line:
-            other = await open_store(chroot)
-            store = await open_store(f"{line.address}/{chroot.partition('/')[2]}")
-            await store.register(broker(1))
-            states = SessionStates(store)
-            first_epoch = store.broker_epoch
-            for _ in range(2):
-                line.drops = 1
-                # The answer to the second request arrives instead of the first one.
-                asked = (change(store, topic_created("lost")), store.transact(lambda _: ((), ())))
-                await asyncio.gather(*asked, return_exceptions=True)
-                await wait_for(lambda: LOST in states, "the session to be given up")
-                await wait_for(lambda: states[-1] is CONNECTED, "another session")
-                states.clear()
-            assert first_epoch is not None
-            assert store.broker_epoch is not None
-            assert store.broker_epoch > first_epoch
-            await change(store, topic_created("again"))
-            await wait_for(lambda: "again" in other.image.topics)
-            await close_all([store, other])
-
-    asyncio.run(scenario())
