@@ -75,6 +75,14 @@ class RegisteredSchema:
     references: tuple[Reference, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadableSchema(RegisteredSchema):
+    """A version of a subject with all that is needed to read what was written with it."""
+
+    # The names and texts of what it refers to, also through others, each after those that it uses itself.
+    uses: tuple[tuple[str, str], ...]
+
+
 def list_subjects(connection: ClusterConnection, *, prefix: str = "") -> list[SubjectSummary]:
     """The subjects by name, without those that are deleted."""
     with _store(connection) as (store, link):
@@ -142,13 +150,17 @@ def show_schema(
         return _shown(store.read(link, lambda registry: registry.version(subject, version)))
 
 
-def show_versions(connection: ClusterConnection, subject: str) -> list[RegisteredSchema]:
-    """All versions of a subject, the oldest first. Raises SubjectNotFound."""
+def show_versions(connection: ClusterConnection, subject: str) -> list[ReadableSchema]:
+    """All versions of a subject with what they use, the oldest first. Raises SubjectNotFound, InvalidSchema."""
+
+    def ask(registry: Registry) -> list[ReadableSchema]:
+        return [_readable(registry, each) for each in registry.versions(subject)]
+
     with _store(connection) as (store, link):
-        found = store.read(link, lambda registry: registry.versions(subject))
+        found = store.read(link, ask)
     if not found:
         raise SubjectNotFound(subject)
-    return [_shown(each) for each in found]
+    return found
 
 
 def register_schema(
@@ -242,4 +254,17 @@ def _shown(version: Version) -> RegisteredSchema:
         type=version.schema.type,
         schema=version.schema.text,
         references=version.schema.references,
+    )
+
+
+def _readable(registry: Registry, version: Version) -> ReadableSchema:
+    resolved = registry.resolve(version.schema.references)
+    return ReadableSchema(
+        subject=version.subject,
+        version=version.version,
+        id=version.id,
+        type=version.schema.type,
+        schema=version.schema.text,
+        references=version.schema.references,
+        uses=tuple((name, each.text) for name, each in resolved),
     )

@@ -4,7 +4,6 @@ import io
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from functools import lru_cache
 from typing import Any, Final
@@ -13,14 +12,18 @@ from uuid import UUID
 import fastavro
 from fastavro.read import SchemaResolutionError
 
+from zhumq.pipelines.decoded import (
+    FRAME,
+    NESTING_MAX,
+    Decoded,
+    framed_id,
+    of_unknown_schema,
+    without_id,
+)
 from zhumq.schemas.avro import parse
 from zhumq.schemas.errors import InvalidSchema
 
 MALFORMED: Final = "not Avro of the given schema"
-NESTING_MAX: Final = 20
-# What the registry's serializers put before a message: a zero, and the id of the schema.
-# | 0 u8 | schema id u32 | Avro |
-FRAME: Final = struct.Struct(">BI")
 _PRIMITIVES: Final = {
     "boolean": "BOOLEAN", "int": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
     "bytes": "BINARY", "string": "STRING",
@@ -42,55 +45,52 @@ _UNREADABLE: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decoded:
-    """A message: its fields, or why it has none; and the fields that only its writer knows."""
-
-    fields: Mapping[str, Any]
-    reason: str | None = None
-    change: str | None = None
-    added: Mapping[str, str] | None = None
+# The text of a schema, behind those that it refers to.
+AvroTexts = tuple[str, ...]
 
 
-def avro_columns(text: str) -> tuple[tuple[str, str], ...]:
+def avro_columns(texts: AvroTexts) -> tuple[tuple[str, str], ...]:
     """The names and the Spark types of the fields of a record. Raises InvalidSchema."""
-    parse(text, ())
+    *references, text = texts
+    parse(text, references)
     schema = json.loads(text)
     if not isinstance(schema, dict) or schema.get("type") not in ("record", "error"):
         raise InvalidSchema("the schema of a message must be a record")
     walk = _TypeWalk()
+    for each in references:
+        walk.learn(json.loads(each))
     return tuple(walk.fields(schema, depth=0))
 
 
 class AvroDecoder:
     """Decodes messages with the schema of their writers into the columns of a reader."""
 
-    def __init__(self, *, reader: str, writers: Mapping[int, str] | None) -> None:
-        """With `writers`, by id, every message has the frame of a registry; without, none has."""
-        self.reader = reader
-        self.writers = writers
+    def __init__(self, *, reader: AvroTexts, writers: Mapping[int, AvroTexts] | None) -> None:
+        """With `writers`, by id, every message has the frame of a registry; without, none has. Raises InvalidSchema."""
+        self._reader = reader
+        self._writers = writers
+        self.columns = avro_columns(reader)
 
     def decode(self, raw: bytes | None) -> Decoded:
         if raw is None:
             return Decoded(fields={}, reason=MALFORMED)
-        writer, begin = self.reader, 0
-        if self.writers is not None:
-            if len(raw) < FRAME.size or raw[0] != 0:
-                return Decoded(fields={}, reason="it does not begin with the id of a schema")
-            _, schema_id = FRAME.unpack_from(raw)
-            if schema_id not in self.writers:
-                words = f"the schema {schema_id} was not registered for it when the run started"
-                return Decoded(fields={}, reason=words, change=words)
-            writer, begin = self.writers[schema_id], FRAME.size
+        writer, begin = self._reader, 0
+        if self._writers is not None:
+            schema_id = framed_id(raw)
+            if schema_id is None:
+                return without_id()
+            if schema_id not in self._writers:
+                return of_unknown_schema(schema_id)
+            writer, begin = self._writers[schema_id], FRAME.size
         buffer = io.BytesIO(raw)
         buffer.seek(begin)
         try:
             found = _plain(
-                fastavro.schemaless_reader(buffer, _parsed(writer), _parsed(self.reader))
+                fastavro.schemaless_reader(buffer, _parsed(writer), _parsed(self._reader))
             )
             if buffer.tell() != len(raw):
                 return Decoded(fields={}, reason=f"{MALFORMED}: there are bytes after it")
-            new = _only_in(writer, self.reader)
+            new = _only_in(writer[-1], self._reader[-1])
             if not new:
                 return Decoded(fields=found)
             buffer.seek(begin)
@@ -102,8 +102,11 @@ class AvroDecoder:
 
 
 @lru_cache(maxsize=1000)
-def _parsed(text: str) -> Any:
-    return fastavro.parse_schema(json.loads(text))
+def _parsed(texts: AvroTexts) -> Any:
+    named: dict[str, Any] = {}
+    for each in texts[:-1]:
+        fastavro.parse_schema(json.loads(each), named_schemas=named)
+    return fastavro.parse_schema(json.loads(texts[-1]), named_schemas=named)
 
 
 @lru_cache(maxsize=1000)
@@ -126,6 +129,10 @@ class _TypeWalk:
 
     def __init__(self) -> None:
         self._named: dict[str, str] = {}
+
+    def learn(self, schema: Any) -> None:
+        """Keep the types of a schema that others refer to."""
+        self._type(schema, depth=0)
 
     def fields(self, record: Mapping[str, Any], depth: int) -> list[tuple[str, str]]:
         if depth > NESTING_MAX:

@@ -1,4 +1,4 @@
-"""Parses messages into columns with Spark expressions: JSON, CSV, logfmt, Avro and log lines."""
+"""Parses messages into columns with Spark expressions: JSON, CSV, logfmt, Avro, Protobuf and log lines."""
 
 import re
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from zhumq.pipelines.avro_messages import AvroDecoder, avro_columns
 from zhumq.pipelines.ddl import parse_ddl
+from zhumq.pipelines.decoded import MessageDecoder
 from zhumq.pipelines.inspect import parse_lines
 from zhumq.pipelines.routing import MESSAGE, MESSAGE_COLUMNS, REASON
 from zhumq.pipelines.spec import OnChange, ParseFormat, ParseStep
@@ -47,7 +47,7 @@ class _Fields:
     change: Column | None = None
 
 
-def parse(frame: DataFrame, step: ParseStep, decoder: AvroDecoder | None) -> DataFrame:
+def parse(frame: DataFrame, step: ParseStep, decoder: MessageDecoder | None) -> DataFrame:
     """The rows with the fields of their messages, and with REASON and CHANGE where they are not as expected.
 
     A field with the name of a column replaces it; the message itself is then in MESSAGE.
@@ -64,9 +64,9 @@ def parse(frame: DataFrame, step: ParseStep, decoder: AvroDecoder | None) -> Dat
                 found = _csv(frame, step)
             case ParseFormat.LOGFMT:
                 found = _logfmt(frame, step)
-            case ParseFormat.AVRO:
+            case ParseFormat.AVRO | ParseFormat.PROTOBUF:
                 assert decoder is not None
-                found = _avro(frame, step, decoder)
+                found = _with_decoder(frame, step, decoder)
             case ParseFormat.LOG:
                 return _log(frame)
         return _assembled(frame, step, found)
@@ -172,8 +172,8 @@ def _logfmt(frame: DataFrame, step: ParseStep) -> _Fields:
     )
 
 
-def _avro(frame: DataFrame, step: ParseStep, decoder: AvroDecoder) -> _Fields:
-    columns = avro_columns(decoder.reader)
+def _with_decoder(frame: DataFrame, step: ParseStep, decoder: MessageDecoder) -> _Fields:
+    columns = decoder.columns
     members = ", ".join(f"`{name}`: {kind}" for name, kind in columns)
     decode = F.udf(
         lambda raw: _decoded(decoder, raw),
@@ -189,7 +189,7 @@ def _avro(frame: DataFrame, step: ParseStep, decoder: AvroDecoder) -> _Fields:
     )
 
 
-def _decoded(decoder: AvroDecoder, raw: bytearray | None) -> tuple[Any, ...]:
+def _decoded(decoder: MessageDecoder, raw: bytearray | None) -> tuple[Any, ...]:
     found = decoder.decode(None if raw is None else bytes(raw))
     added = None if found.added is None else dict(found.added)
     return found.fields or None, found.reason, found.change, added

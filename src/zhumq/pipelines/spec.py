@@ -106,6 +106,7 @@ class ParseFormat(StrEnum):
     CSV = "csv"
     LOGFMT = "logfmt"
     AVRO = "avro"
+    PROTOBUF = "protobuf"
     LOG = "log"  # any of the formats of log lines that `inspect` knows
 
 
@@ -127,13 +128,16 @@ class OnChange(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AvroSource:
-    """Where the schema of Avro messages comes from: a file, or a subject of the schema registry."""
+class SchemaSource:
+    """Where the schema of Avro or Protobuf messages comes from: a file, or a subject of the schema registry."""
 
     mark: Mark
+    format: ParseFormat
     text: str | None  # of the file
+    imports: tuple[tuple[str, str], ...]  # the names and texts of the .proto files that it imports
     subject: str | None
     version: int | None  # of the subject; None is the latest
+    message: str | None  # of Protobuf; None is the only one that no other message has as a field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,9 +150,9 @@ class ParseStep:
     format: ParseFormat
     column: str
     column_mark: Mark
-    schema: str  # in Spark's DDL; empty for Avro and for log lines
+    schema: str  # in Spark's DDL; empty for Avro, Protobuf and log lines
     schema_mark: Mark
-    avro: AvroSource | None
+    source: SchemaSource | None
     options: Mapping[str, str]  # of from_csv
     on_error: OnError
     on_change: OnChange

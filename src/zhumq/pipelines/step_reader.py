@@ -4,13 +4,12 @@ import re
 from pathlib import Path
 from typing import Final
 
-from zhumq.pipelines.avro_messages import avro_columns
 from zhumq.pipelines.ddl import SchemaWrong, parse_ddl
 from zhumq.pipelines.document import Field, Fields
 from zhumq.pipelines.durations import DURATION_MS_MAX, parse_duration_ms
+from zhumq.pipelines.schema_files import WITH_SCHEMA_SOURCE, read_schema_source
 from zhumq.pipelines.spec import (
     Action,
-    AvroSource,
     CheckStep,
     DeduplicateStep,
     Expectation,
@@ -26,12 +25,10 @@ from zhumq.pipelines.spec import (
     Watermark,
 )
 from zhumq.pipelines.sql_text import find_mistake, views_in
-from zhumq.schemas.errors import InvalidSchema
 
 KINDS: Final = ("sql", "python", "json", "parse", "check", "expect", "deduplicate")
 STEPS_MAX: Final = 200
 RULES_MAX: Final = 100
-AVRO_BYTES_MAX: Final = 1_000_000
 # Options of Spark's from_csv that do not change what a broken row is.
 CSV_OPTIONS: Final = (
     "sep", "quote", "escape", "comment", "nullValue", "emptyValue", "dateFormat", "timestampFormat",
@@ -168,8 +165,8 @@ def _parse(
         kind = ParseFormat.JSON
     else:
         fields.only(
-            "name", "parse", "format", "column", "schema", "schema_file", "registry", "options",
-            "on_error", "on_change",
+            "name", "parse", "format", "column", "schema", "schema_file", "registry", "message",
+            "options", "on_error", "on_change",
         )  # fmt: skip
         kind = ParseFormat(fields.need("format").choice(*ParseFormat))
     view = view_of(what, views)
@@ -196,7 +193,7 @@ def _parse(
         column_mark=(column or what).mark,
         schema=_schema(schema, kind) if schema else "",
         schema_mark=(schema or what).mark,
-        avro=_avro(fields, folder) if kind is ParseFormat.AVRO else None,
+        source=read_schema_source(fields, kind, folder) if kind in WITH_SCHEMA_SOURCE else None,
         options=_options(fields.get("options"), kind),
         on_error=OnError(on_error.choice(*OnError)) if on_error else OnError.DEAD_LETTERS,
         on_change=changed,
@@ -209,14 +206,17 @@ _WITH_SCHEMA: Final = (ParseFormat.JSON, ParseFormat.CSV, ParseFormat.LOGFMT)
 def _exclude(fields: Fields, kind: ParseFormat) -> None:
     """Refuse the fields that other formats have."""
     schema = fields.get("schema")
-    if schema is not None and kind is ParseFormat.AVRO:
-        schema.fail("is not for avro: name its schema with schema_file or registry")
+    if schema is not None and kind in WITH_SCHEMA_SOURCE:
+        schema.fail(f"is not for {kind}: name its schema with schema_file or registry")
     if schema is not None and kind is ParseFormat.LOG:
         schema.fail("is not for log lines: their columns are always the same")
     for name in ("schema_file", "registry"):
         given = fields.get(name)
-        if given is not None and kind is not ParseFormat.AVRO:
-            given.fail(f"is for format: avro, not for {kind}")
+        if given is not None and kind not in WITH_SCHEMA_SOURCE:
+            given.fail(f"is for format: avro and protobuf, not for {kind}")
+    message = fields.get("message")
+    if message is not None and kind is not ParseFormat.PROTOBUF:
+        message.fail(f"is for format: protobuf, not for {kind}")
 
 
 def _schema(field: Field, kind: ParseFormat) -> str:
@@ -248,38 +248,6 @@ def _options(field: Field | None, kind: ParseFormat) -> dict[str, str]:
         if given is not None and len(given.text()) != 1:
             given.fail(f"is one character, not {given.text()!r}")
     return fields.as_texts()
-
-
-def _avro(fields: Fields, folder: Path) -> AvroSource:
-    kind, what = fields.one_of("schema_file", "registry")
-    if kind == "registry":
-        own = what.fields()
-        own.only("subject", "version")
-        version = own.get("version")
-        newest = version is None or version.text() == "latest"
-        return AvroSource(
-            mark=what.mark,
-            text=None,
-            subject=own.need("subject").text(),
-            version=None if newest or version is None else version.number(),
-        )
-    path = folder / what.text()
-    try:
-        with path.open("rb") as file:
-            raw = file.read(AVRO_BYTES_MAX + 1)
-    except OSError as error:
-        what.fail(f"cannot read {path}: {error.strerror}")
-    if len(raw) > AVRO_BYTES_MAX:
-        what.fail(f"{path} is larger than {AVRO_BYTES_MAX} bytes: is this a schema?")
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError:
-        what.fail(f"{path} is not a text in UTF-8")
-    try:
-        avro_columns(text)
-    except InvalidSchema as error:
-        what.fail(str(error))
-    return AvroSource(mark=what.mark, text=text, subject=None, version=None)
 
 
 def _check(name: str, fields: Fields, what: Field, views: list[str]) -> CheckStep:

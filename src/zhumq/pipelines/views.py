@@ -8,7 +8,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import TimestampType
 
-from zhumq.pipelines.avro_schemas import avro_decoder
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.counters import Counters
 from zhumq.pipelines.deduplication import deduplicate
@@ -16,6 +15,7 @@ from zhumq.pipelines.delta_layout import DeltaFailed
 from zhumq.pipelines.delta_table import read_delta
 from zhumq.pipelines.document import Mark
 from zhumq.pipelines.functions import load_function
+from zhumq.pipelines.message_schemas import message_decoder
 from zhumq.pipelines.parsing import CHANGE, parse
 from zhumq.pipelines.routing import MESSAGE, REASON, dead_letters, without_failing
 from zhumq.pipelines.rules import BROKEN, STEP, expect, with_reason
@@ -197,7 +197,7 @@ def _apply(build: _Build, step: Step) -> DataFrame:
 
 
 def _parse(build: _Build, step: ParseStep) -> DataFrame:
-    decoder = avro_decoder(step.avro, build.brokers) if step.avro is not None else None
+    decoder = message_decoder(step.source, build.brokers) if step.source is not None else None
     rows = parse(build.frames[step.input], step, decoder)
     broken = {"broken": F.col(REASON).isNotNull()}
     if CHANGE not in rows.columns:

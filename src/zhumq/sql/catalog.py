@@ -6,7 +6,7 @@ from typing import Final
 
 from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import Refused
-from zhumq.admin.schemas import RegisteredSchema, list_subjects, show_versions
+from zhumq.admin.schemas import ReadableSchema, list_subjects, show_versions
 from zhumq.model.errors import ZhumqError
 from zhumq.model.ids import TopicPartition
 from zhumq.pipelines.brokers import Brokers
@@ -91,7 +91,7 @@ class Catalog:
             for place in places
         }
 
-    def schemas(self, topic: str) -> list[RegisteredSchema]:
+    def schemas(self, topic: str) -> list[ReadableSchema]:
         """All versions of the schema of a topic's values, the oldest first."""
         with self._connection() as connection:
             return show_versions(connection, f"{topic}{SUBJECT_SUFFIX}")

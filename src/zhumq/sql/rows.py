@@ -8,15 +8,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from zhumq.admin.schemas import RegisteredSchema
+from zhumq.admin.schemas import ReadableSchema
 from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.archive import ArchiveTable
-from zhumq.pipelines.avro_messages import avro_columns
-from zhumq.pipelines.avro_schemas import decoder_of
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.causes import explain
 from zhumq.pipelines.ddl import parse_ddl
 from zhumq.pipelines.document import Mark
+from zhumq.pipelines.message_schemas import registry_decoder
 from zhumq.pipelines.parsing import parse
 from zhumq.pipelines.routing import REASON
 from zhumq.pipelines.spec import OnChange, OnError, ParseFormat, ParseStep
@@ -38,7 +37,9 @@ _ARCHIVE_TYPES: Final = {
     "timestamp": "TIMESTAMP",
     "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
 }
-_DECODED: Final = ("AVRO", "JSON")
+_FORMATS: Final = {
+    "AVRO": ParseFormat.AVRO, "PROTOBUF": ParseFormat.PROTOBUF, "JSON": ParseFormat.JSON,
+}  # fmt: skip
 
 
 class ArchiveUnusable(ZhumqError):
@@ -106,23 +107,23 @@ def archive_rows(
     return rows.where((F.col("topic") == topic) & below).select(*RECORD)
 
 
-def with_fields(rows: DataFrame, topic: str, versions: Sequence[RegisteredSchema]) -> DataFrame:
+def with_fields(rows: DataFrame, topic: str, versions: Sequence[ReadableSchema]) -> DataFrame:
     """The fields of the newest schema as columns, then those of the record. Raises SchemaError, SpecInvalid."""
     newest = versions[-1] if versions else None
-    if newest is None or newest.type not in _DECODED:
+    if newest is None or newest.type not in _FORMATS:
         return rows.withColumn("topic", F.lit(topic)).select(*RECORD)
     mark = Mark(file=newest.subject, line=newest.version, field="", text_line=1)
     decoder, ddl = None, ""
-    if newest.type == "AVRO":
-        decoder = decoder_of(newest, versions)
-        fields = [name for name, _ in avro_columns(newest.schema)]
+    if newest.type != "JSON":
+        decoder = registry_decoder(newest, versions, needs_choice=False)
+        fields = [name for name, _ in decoder.columns]
     else:
         ddl = json_columns(newest.schema)
         fields = [each.name for each in parse_ddl(ddl)]
     step = ParseStep(
         name=topic, mark=mark, input=topic,
-        format=ParseFormat.JSON if decoder is None else ParseFormat.AVRO,
-        column="value", column_mark=mark, schema=ddl, schema_mark=mark, avro=None, options={},
+        format=_FORMATS[newest.type],
+        column="value", column_mark=mark, schema=ddl, schema_mark=mark, source=None, options={},
         on_error=OnError.DEAD_LETTERS, on_change=OnChange.IGNORE,
     )  # fmt: skip
     kept = {f"{HIDDEN_PREFIX}{name}": F.col(name) for name in (*SHOWN_OF_RECORD, "value")}

@@ -20,7 +20,7 @@ from spark_support import create_topic, produce
 
 from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.schemas import register_schema
-from zhumq.pipelines.avro_messages import FRAME
+from zhumq.pipelines.decoded import FRAME
 from zhumq.pipelines.document import SpecInvalid, parse_document
 from zhumq.pipelines.spec_reader import parse_pipeline
 from zhumq.pipelines.status import State

@@ -115,7 +115,7 @@ def test_a_parse_step_has_dead_letters_unless_it_says_otherwise() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "line", "words"),
     [
-        ("format: json", "format: jsno", 9, "must be one of json, csv, logfmt, avro, log, not 'jsno' (did you mean 'json'?)"),
+        ("format: json", "format: jsno", 9, "must be one of json, csv, logfmt, avro, protobuf, log, not 'jsno' (did you mean 'json'?)"),
         ("    format: json\n", "", 7, "steps[0]: needs the field 'format'"),
         ("on_error: drop", "on_error: skip", 13, "on_error: must be one of fail, drop, dead_letters"),
         ("on_change: add_columns", "on_change: add", 14, "must be one of ignore, fail, add_columns"),
@@ -129,6 +129,8 @@ def test_a_parse_step_has_dead_letters_unless_it_says_otherwise() -> None:
         ("format: json", "format: logfmt\n    options: {a: b}", 10, "logfmt has no options"),
         ("format: json", "format: json\n    options: {dateFromat: y}", 10, "did you mean 'dateFormat'?"),
         ("format: json", "format: json\n    schema_file: a.avsc", 10, "schema_file: is for format: avro"),
+        ("format: json", "format: json\n    message: M", 10, "message: is for format: protobuf, not for json"),
+        ("format: json", "format: protobuf", 10, "schema: is not for protobuf"),
         ("format: json", "format: log", 14, "on_change: is not for log lines"),
         ("format: json", "format: avro", 10, "schema: is not for avro"),
         ("parse: records", "parse: recrods", 8, "there is no source or step 'recrods' above"),
@@ -194,16 +196,16 @@ def test_an_avro_schema_is_read_beside_the_pipeline_file(tmp_path: Path) -> None
     (tmp_path / "order.avsc").write_text(ORDER)
     step = parse(AVRO, str(tmp_path / "f.yml")).steps[0]
     assert isinstance(step, ParseStep)
-    assert step.avro is not None
-    assert step.avro.text == ORDER
+    assert step.source is not None
+    assert step.source.text == ORDER
 
 
 def test_the_schema_of_a_subject() -> None:
     text = AVRO.replace("schema_file: order.avsc", "registry: {subject: orders-value, version: 2}")
     step = parse(text).steps[0]
     assert isinstance(step, ParseStep)
-    assert step.avro is not None
-    assert (step.avro.subject, step.avro.version) == ("orders-value", 2)
+    assert step.source is not None
+    assert (step.source.subject, step.source.version) == ("orders-value", 2)
     assert "registry.version: must be a whole number" in refusal(text.replace("2}", "two}"))
     both = AVRO.replace("schema_file", "registry: {subject: a}\n    schema_file")
     assert "excludes the field 'schema_file'" in refusal(both)
@@ -222,3 +224,47 @@ def test_times_are_written_as_in_spark_and_shorter(text: str, milliseconds: int)
     assert isinstance(marked, TopicSource)
     assert marked.watermark is not None
     assert marked.watermark.delay == f"{milliseconds} milliseconds"
+
+
+PROTOBUF = AVRO.replace("format: avro", "format: protobuf").replace("order.avsc", "order.proto")
+ORDER_PROTO = (
+    'syntax = "proto3"; import "shop/money.proto"; message Order { shop.Money total = 1; }'
+)
+MONEY_PROTO = 'syntax = "proto3"; package shop; message Money { int64 cents = 1; }'
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (None, "cannot read"),
+        (ORDER_PROTO, "shop/money.proto: File not found"),
+        ("syntax = \"proto3\"; message", "Expected message name"),
+        ('syntax = "proto3"; message A { int32 a = 1; } message B { int32 a = 1; }', "has 2 messages, A, B: name one with `message`"),
+        ('syntax = "proto3"; message A {}', "the message A has no fields"),
+        ('syntax = "proto3"; message A { int32 a = 1; int32 A = 2; }', "two fields differ only in their case"),
+        ('syntax = "proto3";', "the schema has 0 messages"),
+    ],
+)  # fmt: skip
+def test_a_protobuf_schema_that_cannot_be_used_names_its_line(
+    tmp_path: Path, schema: str | None, words: str
+) -> None:
+    if schema is not None:
+        (tmp_path / "order.proto").write_text(schema)
+    file = str(tmp_path / "f.yml")
+    error = refusal(PROTOBUF, file)
+    assert error.startswith(f"{file}:7: steps[0].schema_file: "), error
+    assert words in error, error
+
+
+def test_a_protobuf_schema_is_read_with_its_imports(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "order.proto").write_text(ORDER_PROTO)
+    (tmp_path / "shop/money.proto").write_text(MONEY_PROTO)
+    text = PROTOBUF.replace("order.proto", "order.proto\n    message: shop.Money")
+    step = parse(text, str(tmp_path / "f.yml")).steps[0]
+    assert isinstance(step, ParseStep)
+    assert step.source is not None
+    assert step.source.imports == (("shop/money.proto", MONEY_PROTO),)
+    assert step.source.message == "shop.Money"
+    error = refusal(text.replace("shop.Money", "Money"), str(tmp_path / "f.yml"))
+    assert "there is no message 'Money' in the schema; it has Order" in error

@@ -1,0 +1,111 @@
+"""Finds the schemas of Avro and Protobuf messages: in a file, or in the schema registry with all versions of a subject."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from zhumq.admin.connection import ClusterConnection
+from zhumq.admin.protoc import compile_protobuf
+from zhumq.admin.schemas import ReadableSchema, show_versions
+from zhumq.pipelines.avro_messages import AvroDecoder
+from zhumq.pipelines.brokers import Brokers
+from zhumq.pipelines.decoded import MessageDecoder
+from zhumq.pipelines.spec import ParseFormat, SchemaSource
+from zhumq.schemas.errors import InvalidSchema, SchemaError, VersionNotFound
+from zhumq.schemas.formats import Formats
+from zhumq.schemas.schema import Schema, SchemaType
+
+if TYPE_CHECKING:
+    from zhumq.pipelines.protobuf_messages import ProtobufDecoder, ProtobufFiles
+
+VERSIONS_MAX: Final = 100  # of a subject: the newest ones are known
+COMPILED_MAX: Final = 256  # schemas that are kept compiled: each query of `zhumq sql` asks for them
+_TYPES: Final = {ParseFormat.AVRO: SchemaType.AVRO, ParseFormat.PROTOBUF: SchemaType.PROTOBUF}
+
+
+def message_decoder(source: SchemaSource, brokers: Brokers | None) -> MessageDecoder:
+    """The decoder of a step. Raises SpecInvalid with the line of a schema that cannot be used.
+
+    Without brokers, as in tests of a pipeline, there is no registry.
+    """
+    try:
+        if source.subject is None:
+            return file_decoder(source)
+        if brokers is None:
+            raise source.mark.wrong("needs the schema registry of a broker; tests run without one")
+        with ClusterConnection(brokers.bootstrap, security=brokers.security()) as connection:
+            found = show_versions(connection, source.subject)
+        reader = found[-1]
+        if source.version is not None:
+            by_number = {each.version: each for each in found}
+            if source.version not in by_number:
+                raise VersionNotFound(source.version)
+            reader = by_number[source.version]
+        type_ = _TYPES[source.format]
+        if reader.type != type_:
+            raise InvalidSchema(f"{reader.subject!r} is {reader.type}, not {type_}")
+        return registry_decoder(reader, found, message=source.message)
+    except SchemaError as error:
+        raise source.mark.wrong(str(error)) from None
+
+
+def file_decoder(source: SchemaSource) -> MessageDecoder:
+    """The decoder of messages of a schema in a file. Raises InvalidSchema."""
+    assert source.text is not None
+    if source.format is ParseFormat.AVRO:
+        return AvroDecoder(reader=(source.text,), writers=None)
+    files = _protobuf_files(source.text, source.imports)
+    return _protobuf_decoder(files, source.message)
+
+
+def registry_decoder(
+    reader: ReadableSchema,
+    versions: Sequence[ReadableSchema],
+    *,
+    message: str | None = None,
+    needs_choice: bool = True,
+) -> MessageDecoder:
+    """The decoder of messages that were written with these versions of a subject. Raises InvalidSchema.
+
+    Of several messages of Protobuf one has to be named, unless the first one is as good (`needs_choice`).
+    """
+    known = [*versions[-VERSIONS_MAX:], reader]
+    for each in known:
+        if each.type != reader.type:
+            raise InvalidSchema(f"{each.subject!r} is {each.type}, not {reader.type}")
+    if reader.type == SchemaType.AVRO:
+        texts = {each.id: (*(text for _, text in each.uses), each.schema) for each in known}
+        return AvroDecoder(reader=texts[reader.id], writers=texts)
+    writers = {each.id: _protobuf_files(each.schema, each.uses) for each in known}
+    return _protobuf_decoder(writers[reader.id], message, writers, needs_choice=needs_choice)
+
+
+@lru_cache(maxsize=COMPILED_MAX)
+def _protobuf_files(text: str, imports: tuple[tuple[str, str], ...]) -> "ProtobufFiles":
+    """Compile a schema, by a process of its own. Raises InvalidSchema, also if the packages for that are missing."""
+    resolved = [(name, Schema(type=SchemaType.PROTOBUF, text=each)) for name, each in imports]
+    schema = Schema(type=SchemaType.PROTOBUF, text=text)
+    parsed = Formats(compile_protobuf).parse(schema, resolved)
+    # Imported here: only this format needs Protobuf.
+    from zhumq.schemas.protobuf import ProtobufSchema  # noqa: PLC0415
+
+    assert isinstance(parsed, ProtobufSchema)
+    return tuple(each.SerializeToString(deterministic=True) for each in parsed.files)
+
+
+def _protobuf_decoder(
+    files: "ProtobufFiles",
+    message: str | None,
+    writers: "dict[int, ProtobufFiles] | None" = None,
+    *,
+    needs_choice: bool = True,
+) -> "ProtobufDecoder":
+    # Imported here: only this format needs Protobuf.
+    from zhumq.pipelines.protobuf_messages import (  # noqa: PLC0415
+        ProtobufDecoder,
+        first_message,
+        message_name,
+    )
+
+    name = message_name(files, message) if needs_choice else first_message(files)
+    return ProtobufDecoder(reader=files, message=name, writers=writers)
