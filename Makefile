@@ -22,7 +22,7 @@ SOURCES := $(wildcard src tests examples tools simulation chaos benchmarks confo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test long check static kcat chromium conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench lookup schemas pending-delays scale spark-chaos spark-sink-chaos spark-sinks spark-volume supply-chain package package-test docs site patterns recording console-speed clean
+.PHONY: help run test long check static kcat chromium jdbc conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench lookup schemas pending-delays scale spark-chaos spark-sink-chaos spark-sinks spark-volume supply-chain package package-test docs site patterns recording console-speed clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
@@ -45,10 +45,10 @@ check: static  ## format, lint, types, import rules, unit and property tests: un
 # Files are handed out in the order of tests/conftest.py. An ended file's worker takes the next one.
 PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test: static kcat chromium  ## everything in check, and tests with real sockets, real processes and kill -9 (LOAD=4: beside four busy loops; AGAIN=8: up to eight that failed run again, alone)
+test: static kcat chromium jdbc  ## everything in check, and tests with real sockets, real processes and kill -9 (LOAD=4: beside four busy loops; AGAIN=8: up to eight that failed run again, alone)
 	$(if $(LOAD),tools/busy $(LOAD)) $(if $(AGAIN),tools/again $(AGAIN)) $(PYTEST) -m "not long" tests
 
-long: $(READY) kcat chromium  ## the tests that take half a minute or more each and are not part of make test (AGAIN=8)
+long: $(READY) kcat chromium jdbc  ## the tests that take half a minute or more each and are not part of make test (AGAIN=8)
 	$(if $(AGAIN),tools/again $(AGAIN)) $(PYTEST) -m long tests
 
 static: $(READY)
@@ -68,6 +68,16 @@ chromium:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
 		{ apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; } >/dev/null 2>&1; } || \
 		echo "chromium is not installed: the tests of the console in a browser are skipped (apt-get install chromium)"
+
+# The drivers and the server of the tests of JDBC, which are skipped where these cannot be had.
+JDBC_DRIVERS := org.postgresql:postgresql:42.7.7 org.xerial:sqlite-jdbc:3.50.3.0
+jdbc:
+	@test "$$(ls build/jars/*.jar 2>/dev/null | wc -l)" -ge 2 || { command -v mvn >/dev/null && for each in $(JDBC_DRIVERS); do \
+		mvn -q -B dependency:copy -Dartifact=$$each -DoutputDirectory="$(CURDIR)/build/jars" >/dev/null 2>&1 || exit 1; done; } || \
+		echo "Maven does not bring the JDBC drivers: their tests are skipped (apt-get install maven)"
+	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		{ apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql; } >/dev/null 2>&1; } || \
+		echo "PostgreSQL is not installed: its tests are skipped (apt-get install postgresql)"
 
 conformance: $(READY)  ## other people's clients and their own test suites, against a fresh broker each
 	conformance/run_all

@@ -64,8 +64,9 @@ class Reader(ABC):
         self._stopping.set()
 
     def join(self) -> str | None:
-        """The line where the thread hangs, if it does not end in time."""
-        return hanging_at(self._thread, JOIN_SECONDS_MAX)
+        """Which reader it is and the line where its thread hangs, if it does not end in time."""
+        line = hanging_at(self._thread, JOIN_SECONDS_MAX)
+        return None if line is None else f"{line} ({type(self).__name__})"
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -37,6 +37,8 @@ def repeats_of(sink: Sink, rows: DataFrame, context: SinkContext) -> str:
         case TableSink():
             if sink.format in FILE_FORMATS:
                 return _files(sink, rows, context)
+            if sink.jdbc is not None and sink.jdbc.keys:
+                return f"writes them to {sink.path} by their keys again, which leaves the same rows"
             return f"appends each of these rows to {sink.path} again ({sink.format})"
         case MergeSink():
             return (

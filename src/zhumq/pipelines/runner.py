@@ -21,13 +21,21 @@ from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.causes import explain, one_line
 from zhumq.pipelines.checkpoints import Checkpoints
 from zhumq.pipelines.functions import findings_of, load_function, make_importable
+from zhumq.pipelines.jdbc_connection import JdbcUnreachable
 from zhumq.pipelines.progress import QueryProgress
 from zhumq.pipelines.publishing import Document, document_of, publishing
-from zhumq.pipelines.sinks import SinkContext, all_sinks, prepare, write_once
+from zhumq.pipelines.sinks import (
+    SinkContext,
+    all_sinks,
+    check_target,
+    prepare,
+    write_once,
+)
 from zhumq.pipelines.spec import (
     EmptySink,
     Pipeline,
     Sink,
+    TableSink,
     TopicSink,
     TopicSource,
 )
@@ -210,6 +218,7 @@ class _Run:
         make_importable(self._spark, self._pipeline)
         self._prepare_topics()
         try:
+            self._check_databases()
             if self._pipeline.is_stream:
                 self._stream()
             else:
@@ -253,6 +262,20 @@ class _Run:
         if targets or reads_broker:
             check_broker(brokers)
         make_topics(brokers, targets)
+
+    def _check_databases(self) -> None:
+        sinks = [
+            sink
+            for sink in self._pipeline.sinks
+            if isinstance(sink, TableSink) and sink.jdbc is not None
+        ]
+        if sinks:
+            views = build_views(self._spark, self._pipeline, self._brokers, group=None)
+            for sink in sinks:
+                try:
+                    check_target(sink, prepare(sink, views.rows_of(sink)), self._context)
+                except JdbcUnreachable as error:
+                    raise PipelineFailed(f"sink {sink.name}: {error}") from None
 
     def _stream(self) -> None:
         run = StreamRun(

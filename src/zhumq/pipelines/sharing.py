@@ -172,7 +172,8 @@ def not_repeatable(sink: Sink) -> str | None:
         case TopicSink():
             return None if sink.mode == "append" else f"its mode is {sink.mode}"
         case TableSink():
-            return None if sink.format in ONCE_FORMATS else f"{sink.format} repeats rows"
+            is_once = sink.format in ONCE_FORMATS or sink.jdbc is not None
+            return None if is_once else f"{sink.format} repeats rows"
         case ConsoleSink() | EmptySink():
             return "it only shows rows"
         case _:

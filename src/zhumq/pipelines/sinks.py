@@ -22,6 +22,8 @@ from zhumq.pipelines.causes import explain
 from zhumq.pipelines.delta_table import DeltaTable, refusal
 from zhumq.pipelines.document import Mark
 from zhumq.pipelines.folder import Folder
+from zhumq.pipelines.jdbc_connection import JdbcFailed, JdbcUnreachable, Login
+from zhumq.pipelines.jdbc_table import JdbcTable, jdbc_rows
 from zhumq.pipelines.merge_table import MergeTable
 from zhumq.pipelines.merging import changes_of
 from zhumq.pipelines.replay import throttled
@@ -70,7 +72,10 @@ def prepare(sink: Sink, rows: DataFrame) -> DataFrame:
             return _messages(sink, rows)
         case TableSink():
             _check_table(sink, rows)
-            return rows
+            # The rows of `batch_sql` are those of a batch, and are looked at there.
+            if sink.jdbc is None or sink.batch_sql is not None:
+                return rows
+            return jdbc_rows(sink.jdbc, sink.name, rows)
         case MergeSink():
             return changes_of(sink, rows)
         case ConsoleSink() | EmptySink():
@@ -175,6 +180,8 @@ def write_once(sink: Sink, rows: DataFrame, context: SinkContext, *, run: str) -
                 return archive_table(sink, context).add(rows, query=run, batch=0)
             if sink.format == "delta":
                 return _delta(sink, context).append(rows, query=run, batch=0)
+            if sink.jdbc is not None:
+                return JdbcTable(context.spark, sink.jdbc).append_once(_rows_of_batch(sink, rows))
             return _append(sink, rows)
         case MergeSink():
             return _merge_table(sink, context).merge(rows, query=run, batch=0)
@@ -199,8 +206,12 @@ def write_batch(
             named = {"txnAppId": writer, "txnVersion": str(batch)}
             return _write_topic(sink, rows, context, named)
         case TableSink():
-            if sink.batch_sql is not None:
-                rows = as_batch_view(rows.sparkSession, rows, *sink.batch_sql)
+            rows = _rows_of_batch(sink, rows)
+            if sink.jdbc is not None:
+                database = JdbcTable(context.spark, sink.jdbc)
+                if database.has(writer=writer, batch=batch):
+                    return None
+                return database.append(rows, writer=writer, batch=batch)
             if sink.format in FILE_FORMATS:
                 table = archive_table(sink, context)
                 if table.has(query=writer, batch=batch):
@@ -266,16 +277,37 @@ def _check_table(sink: TableSink, rows: DataFrame) -> None:
 def _add_batch(
     sink: TableSink, batch: DataFrame, number: int, context: SinkContext, *, stateful: bool
 ) -> int:
-    session = batch.sparkSession
     query = _query_of(batch)
-    rows = batch
-    if sink.batch_sql is not None:
-        rows = as_batch_view(session, batch, *sink.batch_sql)
+    rows = _rows_of_batch(sink, batch)
+    if sink.jdbc is not None:
+        table = JdbcTable(context.spark, sink.jdbc)
+        return table.append(rows, writer=query, batch=number, stateful=stateful)
     if sink.format in FILE_FORMATS:
         return archive_table(sink, context).add(rows, query=query, batch=number, stateful=stateful)
     if sink.format == "delta":
         return _delta(sink, context).append(rows, query=query, batch=number, stateful=stateful)
     return _append(sink, rows)
+
+
+def _rows_of_batch(sink: TableSink, batch: DataFrame) -> DataFrame:
+    """The rows that a table gets for a micro-batch."""
+    if sink.batch_sql is None:
+        return batch
+    rows = as_batch_view(batch.sparkSession, batch, *sink.batch_sql)
+    return rows if sink.jdbc is None else jdbc_rows(sink.jdbc, sink.name, rows)
+
+
+def check_target(sink: Sink, rows: DataFrame, context: SinkContext) -> None:
+    """Find before the run what a database would refuse of the rows. Raises SpecInvalid, JdbcUnreachable."""
+    if not isinstance(sink, TableSink) or sink.jdbc is None:
+        return
+    sample = context.spark.createDataFrame([], rows.schema)
+    try:
+        JdbcTable(context.spark, sink.jdbc).check(_rows_of_batch(sink, sample).schema)
+    except JdbcUnreachable:
+        raise
+    except JdbcFailed as error:
+        raise sink.mark.wrong(str(error)) from None
 
 
 def _query_of(batch: DataFrame) -> str:
@@ -312,7 +344,8 @@ def _delta(sink: TableSink, context: SinkContext) -> DeltaTable:
 def _append(sink: TableSink, rows: DataFrame) -> int:
     observed = Observation("written")
     rows = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
-    writer = rows.write.format(sink.format).options(**sink.options).mode("append")
+    options = Login.of(sink.options).options if sink.format == "jdbc" else sink.options
+    writer = rows.write.format(sink.format).options(**options).mode("append")
     if sink.partition_by:
         writer = writer.partitionBy(*sink.partition_by)
     if sink.format == "iceberg":

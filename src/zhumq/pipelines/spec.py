@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from zhumq.pipelines.document import Mark
+from zhumq.pipelines.jdbc_spec import JdbcTarget
 
 # Each batch is written to a staging folder and moved into the table, so exactly once.
 FILE_FORMATS: Final = ("parquet", "orc", "json", "csv")
@@ -254,6 +255,7 @@ class TableSink:
     partition_mark: Mark
     batch_sql: tuple[str, Mark] | None  # applied to each micro-batch, whose view is `batch`
     options: Mapping[str, str]
+    jdbc: JdbcTarget | None  # with `format: jdbc`, if the database gets each batch once
 
 
 class ChangeFormat(StrEnum):

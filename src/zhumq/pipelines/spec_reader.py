@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from zhumq.pipelines.document import Field, Fields, SpecInvalid, read_document
+from zhumq.pipelines.jdbc_reader import read_database, read_target, refuse_keys
 from zhumq.pipelines.merge_reader import read_merge
 from zhumq.pipelines.secrets import security_texts, without_prefix
 from zhumq.pipelines.spec import (
@@ -289,6 +290,8 @@ def _sink(
         chosen = view_of(source, views) if source is not None else views[-1]
     if kind == "merge":
         return read_merge(name, fields, what, chosen)
+    if kind == "table":
+        return _table_sink(name, field, what, chosen)
     given, mode = fields.get("options"), fields.get("mode")
     options = security_texts(given) if given else {}
     output = mode.choice("append", "update", "complete") if mode else "append"
@@ -312,23 +315,6 @@ def _sink(
             rate=(rate.number(minimum=0) or None) if rate else None,
             options=options,
         )
-    if kind == "table":
-        fields.only("table", "from", "format", "partition_by", "batch_sql", "options")
-        columns, batch_sql = fields.get("partition_by"), fields.get("batch_sql")
-        kind_of_table = fields.get("format")
-        if kind_of_table is not None and given is not None and kind_of_table.text() == "delta":
-            given.fail("is not for format: delta, which has no options")
-        return TableSink(
-            name=name,
-            mark=field.mark,
-            input=chosen,
-            path=what.text(),
-            format=kind_of_table.choice(*TABLE_FORMATS) if kind_of_table else "parquet",
-            partition_by=columns.texts() if columns else (),
-            partition_mark=(columns or field).mark,
-            batch_sql=(check_sql(batch_sql), batch_sql.mark) if batch_sql else None,
-            options=options,
-        )
     if kind == "console":
         fields.only("console", "from", "mode")
         return ConsoleSink(
@@ -342,6 +328,35 @@ def _sink(
     report = fields.get("report")
     return EmptySink(
         name=name, mark=field.mark, input=chosen, report=report.text() if report else None
+    )
+
+
+def _table_sink(name: str, field: Field, what: Field, source: str) -> TableSink:
+    fields = field.fields()
+    fields.only(
+        "table", "from", "format", "partition_by", "batch_sql", "keys", "sequence_by", "options"
+    )
+    columns, batch_sql = fields.get("partition_by"), fields.get("batch_sql")
+    given, kind_of_table = fields.get("options"), fields.get("format")
+    kind = kind_of_table.choice(*TABLE_FORMATS) if kind_of_table else "parquet"
+    if kind == "delta" and given is not None:
+        given.fail("is not for format: delta, which has no options")
+    if kind == "jdbc":
+        options = read_database(fields)
+    else:
+        options = security_texts(given) if given else {}
+        refuse_keys(fields, kind)
+    return TableSink(
+        name=name,
+        mark=field.mark,
+        input=source,
+        path=what.text(),
+        format=kind,
+        partition_by=columns.texts() if columns else (),
+        partition_mark=(columns or field).mark,
+        batch_sql=(check_sql(batch_sql), batch_sql.mark) if batch_sql else None,
+        options=options,
+        jdbc=read_target(fields, what) if kind == "jdbc" else None,
     )
 
 
