@@ -272,6 +272,7 @@ def test_a_database_that_goes_away_fails_a_batch_and_has_it_once_when_it_is_back
     assert staging_tables(server) == []
 
 
+@pytest.mark.long
 def test_a_mistake_is_found_before_the_run_with_its_line(
     pipelines: Pipelines, server: PostgresServer
 ) -> None:
@@ -300,6 +301,7 @@ def test_a_mistake_is_found_before_the_run_with_its_line(
     assert server.query("SELECT count(*) FROM checked") == [["0"]]
 
 
+@pytest.mark.long
 def test_another_database_gets_rows_by_sparks_own_writer(
     pipelines: Pipelines, spark: SparkSession
 ) -> None:
