@@ -147,6 +147,8 @@ class Membership:
         if self._controller is not None and image.controller_epoch > self._controller[0]:
             self._depose()
             self._wake.set()
+        if self._was_removed(image):
+            self._wake.set()
 
     async def maintain(self) -> None:
         """Restore registration and candidacy after every change. Runs until the store is closed."""
@@ -176,7 +178,9 @@ class Membership:
                 self._wake.set()
 
     async def _restore(self) -> None:
-        if self._broker is not None and self._session.lacks_registration:
+        if self._broker is not None and (
+            self._session.lacks_registration or self._was_removed(self._store.image)
+        ):
             await self._register(self._broker)
         self._announce()
         self._store.check_for_changes()
@@ -184,6 +188,14 @@ class Membership:
             await self._run_for_controller(self._candidate)
 
     # Registration
+
+    def _was_removed(self, image: ClusterImage) -> bool:
+        """Whether a controller has found that the registration is gone, though the session seems to live."""
+        epoch = self._session.broker_epoch
+        if self._broker is None or epoch is None or image.version < epoch:
+            return False
+        registered = image.brokers.get(self._broker.broker_id)
+        return registered is None or registered.epoch != epoch
 
     async def _register(self, broker: Broker) -> None:
         path = layout.live_path(broker.broker_id)

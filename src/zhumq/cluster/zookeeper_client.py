@@ -6,7 +6,7 @@ import importlib.util
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Self, assert_never
 
 from kazoo.client import KazooClient, KazooState  # type: ignore[import-untyped]
@@ -181,16 +181,17 @@ class ZookeeperClient:
         for operation in operations:
             _add(transaction, operation)
         path = operations[0].path
-        answers = await self._answer(transaction.commit_async(), path)
-        for operation, answer in zip(operations, answers, strict=True):
-            # kazoo reports every other operation as rolled back or as not tried.
-            if isinstance(answer, Exception) and not isinstance(
-                answer, (RolledBackError, RuntimeInconsistency)
-            ):
-                raise translated(answer, operation.path)
-        failed = [answer for answer in answers if isinstance(answer, Exception)]
-        if failed:
-            raise translated(failed[0], path)
+        with self._while_in_session():
+            answers = await self._answer(transaction.commit_async(), path)
+            for operation, answer in zip(operations, answers, strict=True):
+                # kazoo reports every other operation as rolled back or as not tried.
+                if isinstance(answer, Exception) and not isinstance(
+                    answer, (RolledBackError, RuntimeInconsistency)
+                ):
+                    raise translated(answer, operation.path)
+            failed = [answer for answer in answers if isinstance(answer, Exception)]
+            if failed:
+                raise translated(failed[0], path)
         return [answer for answer in answers if isinstance(answer, str)]
 
     async def acl(self, path: str) -> frozenset[NodePermission]:
@@ -274,14 +275,25 @@ class ZookeeperClient:
         future: asyncio.Future[Any] = self._loop.create_future()
         result.rawlink(lambda done: self._call_on_loop(_settle, future, done, path))
         connection = self._handler.connection
+        with self._while_in_session():
+            try:
+                async with asyncio.timeout(self._operation_seconds_max):
+                    return await future
+            except TimeoutError:
+                self._handler.drop(connection, "ZooKeeper does not answer")
+                raise ConnectionLost(path) from None
+
+    @contextlib.contextmanager
+    def _while_in_session(self) -> Iterator[None]:
+        """Drop the connection if a request finds the session over.
+
+        A follower may let a client connect while its session ends. It then answers pings and reads for as
+        long as the connection lives, and only requests to write find out.
+        """
+        connection = self._handler.connection
         try:
-            async with asyncio.timeout(self._operation_seconds_max):
-                return await future
-        except TimeoutError:
-            self._handler.drop(connection, "ZooKeeper does not answer")
-            raise ConnectionLost(path) from None
+            yield
         except SessionOver:
-            # A server may let a client connect while the session ends, and answers so from then on.
             self._handler.drop(connection, "the session with ZooKeeper is over")
             raise
 
@@ -308,6 +320,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         """End a connection that is of no use. kazoo finds it ended, and connects again with its session."""
         if connection is None or connection is not self.connection:
             return
+        self.connection = None
         with contextlib.suppress(OSError):  # kazoo has closed it.
             # Not that of an SSLSocket, which also changes what kazoo's thread reads with.
             socket.socket.shutdown(connection, socket.SHUT_RDWR)

@@ -19,8 +19,11 @@ from zookeeper_support import (
 
 from zhumq.cluster.dev_zookeeper import DevZookeeper
 from zhumq.cluster.store import SessionState
-from zhumq.cluster.znodes import ConnectionLost, LinkState, SessionOver
+from zhumq.cluster.znodes import ConnectionLost, Delete, LinkState, SessionOver
 from zhumq.cluster.zookeeper_client import ZookeeperClient
+from zhumq.cluster.zookeeper_layout import live_path
+from zhumq.metadata.changes import BrokerGone
+from zhumq.model.ids import BrokerId
 
 REQUESTS_PAUSE_SECONDS: Final = 0.02  # far more often than kazoo sends pings
 SESSION_EXPIRED: Final = -112  # ZooKeeper's error code
@@ -220,5 +223,29 @@ def test_a_broker_connects_again_when_its_session_is_over_and_its_connection_is_
             await wait_for(lambda: "again" in other.image.topics)
             await wait_for(lambda: store.session is SessionState.CONNECTED)
             await close_all([store, other])
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_the_others_have_removed_registers_again(chroot: str) -> None:
+    async def scenario() -> None:
+        store, other = await open_store(chroot), await open_store(chroot)
+        await store.register(broker(1))
+        before = store.broker_epoch
+        assert before is not None
+        # As if the session had ended and this broker had not noticed.
+        client = await connected(chroot, [])
+        await client.multi([Delete(path=live_path(BrokerId(1)))])
+        await client.close()
+        await change(other, BrokerGone(broker_id=BrokerId(1)))
+        await wait_for(lambda: (store.broker_epoch or 0) > before)
+
+        def is_registered() -> bool:
+            found = other.image.brokers.get(BrokerId(1))
+            return found is not None and found.epoch == store.broker_epoch
+
+        await wait_for(is_registered)
+        assert store.session is SessionState.CONNECTED
+        await close_all([store, other])
 
     asyncio.run(scenario())
