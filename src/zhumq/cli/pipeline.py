@@ -216,6 +216,36 @@ def reset(
 
 
 @app.command()
+def upgrade(
+    file: FileArgument,
+    values: SetOption = None,
+    bootstrap: BootstrapOption = None,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = Path(STATE_DIR_DEFAULT),
+    checkpoints: CheckpointsOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what it means, and change nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a changed file means for each sink of a stopped pipeline, and let it go on if it can.
+
+    Exit codes: 1 a sink cannot go on from its checkpoint, 2 the file is wrong.
+    """
+    code = _program("pipeline_upgrade").upgrade_pipeline(
+        file,
+        parse_settings(values or []),
+        bootstrap=bootstrap,
+        security=read_properties(config) if config is not None else None,
+        state_dir=state_dir,
+        checkpoint_root=checkpoints,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
 def upkeep(
     tables: Annotated[
         list[str],

@@ -17,13 +17,16 @@ from zhumq.pipelines.read_checkpoint import (
     OffsetsDocument,
     ReadCheckpoint,
     behind_name,
+    has_own_checkpoint,
 )
+from zhumq.pipelines.shapes import Shape
 from zhumq.spark.ranges import Offsets, from_json
 
 # Beside the folders of sinks and of shared reads, whose names have no dot and do not begin so.
 ASIDE_PREFIX: Final = "reset-"
 _JOURNAL: Final = "reset.json"
 _STARTS: Final = "starts.json"
+_SHAPES: Final = "shapes.json"
 _METADATA: Final = "metadata"
 _OFFSETS_FROM_LINE: Final = (
     2  # of Spark's file of a batch: before are the format and facts of the batch
@@ -83,7 +86,7 @@ class Checkpoints:
     def sinks(self) -> list[str]:
         """Every sink that a checkpoint knows, also those that the file has no more."""
         found = {name for name in self.names() if not name.startswith(FOLDER_PREFIX)}
-        for members in self._reads().values():
+        for members in self.reads().values():
             found.update(members.sinks, members.left)
         return sorted(found)
 
@@ -92,19 +95,43 @@ class Checkpoints:
         found = self._folder.read_document(_STARTS)
         return {} if found is None else dict(found)
 
+    def shapes(self) -> dict[str, Shape]:
+        """What the sinks were like in the last run that they were part of."""
+        found = self._folder.read_document(_SHAPES) or {}
+        return {name: Shape.of(each) for name, each in found.items()}
+
+    def write_shapes(self, shapes: Mapping[str, Shape]) -> None:
+        """Note what sinks are like. Those of other sinks stay."""
+        known = self.shapes() | dict(shapes)
+        document = {name: each.document() for name, each in known.items()}
+        self._folder.write_document(_SHAPES, document)
+
+    def has_own(self, sink: str) -> bool:
+        """Whether a query of this sink alone has begun."""
+        return has_own_checkpoint(self.spark, self.inside(sink))
+
+    def has_finished(self, sink: str) -> bool:
+        """Whether a query of this sink alone has finished a batch, so that its state counts."""
+        return ReadCheckpoint(self.spark, self.inside(sink)).last_committed() is not None
+
+    def read_of(self, source: str) -> ReadCheckpoint:
+        """The checkpoint of the shared read of a source, which may not have begun."""
+        return ReadCheckpoint(self.spark, self.inside(f"{FOLDER_PREFIX}{source}"))
+
     def place_of(self, sink: str) -> Place | None:
         """How far a sink has read; None if it has not begun."""
         query = self._query_of(sink)
         if query is not None:
             return Place(folder=sink, shares=None, writer=query, next_offsets=self._read_by(sink))
-        for name, members in self._reads().items():
+        for source, members in self.reads().items():
             if sink not in members.sinks:
                 continue
-            behind = ReadCheckpoint(self.spark, self._folder.inside(name)).behind([sink])
+            name = f"{FOLDER_PREFIX}{source}"
+            behind = self.read_of(source).behind([sink])
             query = self._query_of(name)
             return Place(
                 folder=name,
-                shares=name.removeprefix(FOLDER_PREFIX),
+                shares=source,
                 writer=None if query is None else str(uuid.uuid5(uuid.UUID(query), sink)),
                 next_offsets=from_json(behind[sink].next_offsets)
                 if sink in behind
@@ -114,15 +141,15 @@ class Checkpoints:
 
     def sharing(self, source: str) -> tuple[str, ...]:
         """The sinks of the shared read of a source."""
-        members = self._reads().get(f"{FOLDER_PREFIX}{source}")
+        members = self.reads().get(source)
         return () if members is None else members.sinks
 
     def reset_of(self, sinks: Sequence[str], starts: Mapping[str, Start], aside: str) -> Reset:
         """A reset of some sinks. A read goes on for those that share it and are not reset."""
         moves = [(name, f"{aside}/{name}") for name in sinks if self._folder.exists(name)]
         documents: dict[str, Any] = {}
-        for name, members in self._reads().items():
-            checkpoint = ReadCheckpoint(self.spark, self._folder.inside(name))
+        for source, members in self.reads().items():
+            name, checkpoint = f"{FOLDER_PREFIX}{source}", self.read_of(source)
             kept = tuple(each for each in members.sinks if each not in sinks)
             left = tuple(each for each in members.left if each not in sinks)
             if (kept, left) == (members.sinks, members.left):
@@ -168,14 +195,13 @@ class Checkpoints:
         """The address of a name, for people."""
         return self.inside(name).removeprefix("file:")
 
-    def _reads(self) -> dict[str, Members]:
-        """The shared reads that have begun, by the names of their folders."""
+    def reads(self) -> dict[str, Members]:
+        """The shared reads that have begun, by their sources."""
         found = {}
         for name in self.names():
-            if name.startswith(FOLDER_PREFIX):
-                members = ReadCheckpoint(self.spark, self._folder.inside(name)).members()
-                if members is not None:
-                    found[name] = members
+            source = name.removeprefix(FOLDER_PREFIX)
+            if source != name and (members := self.read_of(source).members()) is not None:
+                found[source] = members
         return found
 
     def _query_of(self, folder: str) -> str | None:

@@ -50,6 +50,8 @@ class Reads:
         for source, names in self.shared.items():
             if sink in names:
                 others = ", ".join(each for each in names if each != sink)
+                if not others:
+                    return f"goes on alone in the read of {source} that it shared"
                 return f"shares one read of {source} with {others}"
         return f"reads on its own: {self.own[sink]}" if sink in self.own else None
 
@@ -62,7 +64,7 @@ class Reads:
             if len(kept) > 1:
                 shared[source] = kept
             else:
-                own |= dict.fromkeys(kept, _alone(source))
+                own |= dict.fromkeys(kept, alone(source))
         return Reads(shared=shared, own=own)
 
     def words(self) -> list[str]:
@@ -83,6 +85,11 @@ class _View:
 
 def reads_of(pipeline: Pipeline) -> Reads:
     """How the sinks read, as far as the file says. Spark's plan may show that a step keeps state."""
+    return able_to_share(pipeline).without({})
+
+
+def able_to_share(pipeline: Pipeline) -> Reads:
+    """The sinks that can share a read of a source, also where there is but one; others with a reason."""
     if not pipeline.is_stream:
         return Reads(shared={}, own={})
     views = {
@@ -122,14 +129,11 @@ def reads_of(pipeline: Pipeline) -> Reads:
             grouped.setdefault(min(view.sources), []).append(name)
         else:
             own[name] = reason
-    for source, names in list(grouped.items()):
-        if len(names) < 2:
-            del grouped[source]
-            own |= dict.fromkeys(names, _alone(source))
     return Reads(shared={name: tuple(each) for name, each in grouped.items()}, own=own)
 
 
-def _alone(source: str) -> str:
+def alone(source: str) -> str:
+    """Why a sink that could share a read does not."""
     return f"no other sink can share a read of {source}"
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from zhumq.admin.offsets import Position
+from zhumq.model.ids import TopicPartition
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.checkpoints import Start
 from zhumq.pipelines.spec import Pipeline, TopicSource
@@ -43,6 +44,13 @@ def beginning_at(pipeline: Pipeline, start: Start | None, brokers: Brokers) -> P
     )
 
 
+def partitions_of(source: TopicSource, brokers: Brokers) -> list[TopicPartition]:
+    """The partitions that a source reads."""
+    options = _read_options(source, brokers, {})
+    with connect(options) as client:
+        return find_partitions(client, options)
+
+
 def start_of(offsets: Mapping[str, Offsets]) -> Start:
     """The offsets of some sources as a document."""
     return {name: to_json(each) for name, each in offsets.items()}
@@ -50,10 +58,7 @@ def start_of(offsets: Mapping[str, Offsets]) -> Start:
 
 def _at(source: TopicSource, start: Offsets, brokers: Brokers) -> TopicSource:
     """The source with these offsets. A partition that came later is read from its beginning."""
-    options = _read_options(source, brokers, {})
-    with connect(options) as client:
-        places = find_partitions(client, options)
-    offsets = {place: start.get(place, EARLIEST) for place in places}
+    offsets = {place: start.get(place, EARLIEST) for place in partitions_of(source, brokers)}
     text = json.dumps(to_json(offsets))
     return replace(source, options={**_without_beginning(source.options), "startingOffsets": text})
 

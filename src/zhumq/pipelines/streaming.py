@@ -13,20 +13,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.causes import explain
 from zhumq.pipelines.checkpoints import Checkpoints, Start
+from zhumq.pipelines.layout import layout_of
 from zhumq.pipelines.progress import QueryProgress
-from zhumq.pipelines.read_checkpoint import (
-    FOLDER_PREFIX,
-    CheckpointUnfit,
-    Members,
-    ReadCheckpoint,
-    has_own_checkpoint,
-)
+from zhumq.pipelines.read_checkpoint import FOLDER_PREFIX
 from zhumq.pipelines.shared_read import SharedRead, retry_seconds
-from zhumq.pipelines.sharing import Reads, reads_of
 from zhumq.pipelines.sinks import SinkContext, prepare, start
 from zhumq.pipelines.spec import Pipeline, Sink, TopicSource, TriggerKind
 from zhumq.pipelines.starts import beginning_at
-from zhumq.pipelines.state_in_plan import state_in
 from zhumq.pipelines.status import ReadProgress, RunStatus, SinkProgress, State
 from zhumq.pipelines.stopping import POLL_SECONDS, PipelineFailed, StopRequest
 from zhumq.pipelines.views import Views, build_views
@@ -103,7 +96,9 @@ class StreamRun:
     def _plan(self) -> list[Callable[[], _Feed]]:
         """Every query is analysed before one is started."""
         by_name = {sink.name: sink for sink in self.sinks}
-        reads = self._settled(reads_of(self.pipeline), by_name)
+        layout = layout_of(self.spark, self.pipeline, self.brokers, self.checkpoints)
+        layout.keep(self.checkpoints)
+        reads = layout.reads
         for line in reads.words():
             self.say(f"{self.pipeline.name}: {line}")
         planned: list[Callable[[], _Feed]] = []
@@ -111,76 +106,6 @@ class StreamRun:
             planned.append(self._shared(source, [by_name[name] for name in names]))
         planned += [self._own(by_name[name]) for name in reads.own]
         return planned
-
-    def _settled(self, reads: Reads, by_name: Mapping[str, Sink]) -> Reads:
-        """How the sinks read, by the file, by Spark's plans, and by the checkpoints that are there."""
-        shared: dict[str, tuple[str, ...]] = {}
-        own = dict(reads.own)
-        for source in (each.name for each in self.pipeline.sources):
-            able: list[str] = []
-            views = None
-            for name in reads.shared.get(source, ()):
-                views = views or build_views(self.spark, self.pipeline, self.brokers, group=None)
-                state = state_in(prepare(by_name[name], views.rows_of(by_name[name])))
-                if state is not None:
-                    own[name] = state
-                elif has_own_checkpoint(self.spark, self._checkpoint_of(name)):
-                    own[name] = (
-                        f"it goes on from its own checkpoint {self._checkpoint_of(name)};"
-                        " to share a read, reset all sinks"
-                    )
-                else:
-                    able.append(name)
-            together = self._members(source, able)
-            own |= {
-                name: f"it came, or was reset, when the read of {source} had begun"
-                if together
-                else f"no other sink can share a read of {source}"
-                for name in able
-                if name not in together
-            }
-            if together:
-                shared[source] = together
-        # In the order of the file.
-        return Reads(shared=shared, own={name: own[name] for name in by_name if name in own})
-
-    def _members(self, source: str, able: Sequence[str]) -> tuple[str, ...]:
-        """The sinks of a shared read. Raises CheckpointUnfit if one of its checkpoint's would lose its place."""
-        checkpoint = ReadCheckpoint(self.spark, self._read_checkpoint(source))
-        known = checkpoint.members()
-        if known is None:
-            # A reset may let sinks begin at different offsets.
-            alike = [name for name in able if self._starts.get(name) == self._starts.get(able[0])]
-            if len(alike) < 2:
-                return ()
-            checkpoint.write_members(Members(sinks=tuple(alike)))
-            return tuple(alike)
-        names = {sink.name for sink in self.sinks}
-        for name in known.sinks:
-            if name in names and name not in able:
-                raise CheckpointUnfit(
-                    f"the sink {name} was written by the shared read of {source} until now, and can no"
-                    f" longer be: its place is in {checkpoint.path}. Undo the change; or let the"
-                    f" sink begin anew: zhumq pipeline reset {self.pipeline.file} --sink {name}"
-                )
-        for name in known.left:
-            if name in names:
-                raise CheckpointUnfit(
-                    f"the sink {name} was left out of an earlier run, and lacks what the shared read of"
-                    f" {source} has read meanwhile. Let it begin anew: zhumq pipeline reset"
-                    f" {self.pipeline.file} --sink {name}"
-                )
-        gone = tuple(name for name in known.sinks if name not in names)
-        if gone:
-            kept = tuple(name for name in known.sinks if name in names)
-            checkpoint.write_members(Members(sinks=kept, left=(*known.left, *gone)))
-        return tuple(name for name in able if name in known.sinks)
-
-    def _checkpoint_of(self, name: str) -> str:
-        return self.checkpoints.inside(name)
-
-    def _read_checkpoint(self, source: str) -> str:
-        return self.checkpoints.inside(f"{FOLDER_PREFIX}{source}")
 
     def _own(self, sink: Sink) -> Callable[[], _Feed]:
         """A sink that reads the topics on its own, and has its own lag."""
@@ -194,7 +119,7 @@ class StreamRun:
                 sink,
                 rows,
                 self.context,
-                checkpoint=self._checkpoint_of(sink.name),
+                checkpoint=self.checkpoints.inside(sink.name),
                 count=progress.count,
             )
 
@@ -215,7 +140,7 @@ class StreamRun:
             sinks={sink.name: (sink, progresses[sink.name]) for sink in sinks},
             brokers=self.brokers,
             context=self.context,
-            checkpoint=ReadCheckpoint(self.spark, self._read_checkpoint(name)),
+            checkpoint=self.checkpoints.read_of(name),
             progress=read,
             say=self.say,
             tries_max=self._tries_max(),

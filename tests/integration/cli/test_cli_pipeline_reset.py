@@ -49,6 +49,7 @@ def test_what_cannot_be_reset_is_one_line(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(500)
 def test_a_reset_asks_and_a_no_changes_nothing(cli: Cli, tmp_path: Path) -> None:
     cli.must("topic", "create", "orders")

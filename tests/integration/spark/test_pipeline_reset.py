@@ -132,6 +132,7 @@ sinks:
 """
 
 
+@pytest.mark.long
 def test_one_sink_of_a_shared_read_begins_elsewhere_and_the_others_go_on(
     pipelines: Pipelines,
 ) -> None:
@@ -209,6 +210,7 @@ sinks:
 """
 
 
+@pytest.mark.long
 def test_files_of_a_batch_that_was_half_moved_do_not_stay(pipelines: Pipelines) -> None:
     create_topic(pipelines.bootstrap, "half", 2)
     produce(pipelines.bootstrap, "half", [b"a"])
@@ -237,6 +239,7 @@ sinks:
 """
 
 
+@pytest.mark.long
 def test_transactions_that_a_killed_run_has_prepared_are_ended(pipelines: Pipelines) -> None:
     create_topic(pipelines.bootstrap, "once")
     produce(pipelines.bootstrap, "once", [b"a"])
@@ -269,6 +272,7 @@ sinks:
 """
 
 
+@pytest.mark.long
 def test_what_the_next_run_would_refuse_is_refused_and_changes_nothing(
     pipelines: Pipelines,
 ) -> None:
