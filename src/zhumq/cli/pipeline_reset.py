@@ -117,7 +117,8 @@ def _print(plan: ResetPlan, *, as_json: bool) -> None:
         for one in each.partitions
     ]
     sys.stdout.flush()
-    print_table(rows, COLUMNS, empty="the topics have no partitions")
+    if rows or not any(each.files for each in plan.sinks):
+        print_table(rows, COLUMNS, empty="the topics have no partitions")
     for each in plan.sinks:
         sys.stdout.write(f"{each.words()}\n")
     for name in plan.gone:

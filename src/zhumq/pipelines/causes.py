@@ -17,6 +17,8 @@ _PYTHON_ERROR: Final = re.compile(
 # Python errors that only wrap a Java error: the Java error is more precise.
 _CARRIERS: Final = re.compile(r"(?:org|java|scala|py4j|pyspark)\.")
 _JAVA_ERROR: Final = re.compile(r"^(?:Caused by)?: ((?:[\w$]+\.)+[\w$]+)(?:: (.*))?$", re.MULTILINE)
+# Spark names the file that it could not read in the outermost error, and what was wrong in an inner one.
+_FILE: Final = re.compile(r"\[FAILED_READ_FILE\.\w+\] [^\n]*? file (\S+?)\.(?:\s|$)")
 _CONDITION: Final = re.compile(r"\[[A-Z][\w.]*\]\s*")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w+")
 # The message of Spark's own exceptions is enough; of others the class name is needed too.
@@ -26,6 +28,13 @@ _SPARKS_OWN: Final = re.compile(r"org\.apache\.spark\.|java\.lang\.RuntimeExcept
 def explain(error: PySparkException | Py4JError) -> str:
     """The cause in one line."""
     text = _whole_text(error)
+    cause, file = _cause_in(text), _FILE.search(text)
+    if file is None or file[1] in cause:
+        return cause or type(error).__name__
+    return one_line(f"{file[1]}: {cause}")
+
+
+def _cause_in(text: str) -> str:
     own = _OWN_ERROR.findall(text)
     if own:
         return one_line(own[-1])
@@ -42,7 +51,7 @@ def explain(error: PySparkException | Py4JError) -> str:
         if message:
             return one_line(message)
     lines = [line for line in text.splitlines() if line.strip()]
-    return one_line(_plain(lines[0])) if lines else type(error).__name__
+    return one_line(_plain(lines[0])) if lines else ""
 
 
 def one_line(text: str) -> str:

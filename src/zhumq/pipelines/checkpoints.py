@@ -20,7 +20,7 @@ from zhumq.pipelines.read_checkpoint import (
     has_own_checkpoint,
 )
 from zhumq.pipelines.shapes import Shape
-from zhumq.spark.ranges import Offsets, from_json
+from zhumq.spark.ranges import Offsets, from_json, is_of_topics
 
 # Beside the folders of sinks and of shared reads, whose names have no dot and do not begin so.
 ASIDE_PREFIX: Final = "reset-"
@@ -43,7 +43,7 @@ class Place:
     folder: str  # of its own query, or of the read that it shares
     shares: str | None  # the source of that read
     writer: str | None  # the name under which the sink knows its batches; None: it has none yet
-    next_offsets: Offsets | None  # None: no batch is finished
+    next_offsets: Offsets | None  # of topics; None: no batch is finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,15 +210,21 @@ class Checkpoints:
         return None if raw is None else str(json.loads(raw)["id"])
 
     def _read_by(self, folder: str) -> Offsets | None:
-        """The offsets behind the last batch that a query has finished, of all of its sources."""
+        """The offsets behind the last batch that a query has finished, of all topics that it reads.
+
+        Empty if it reads files alone; None if it has finished none.
+        """
         batch = ReadCheckpoint(self.spark, self._folder.inside(folder)).last_committed()
         raw = None if batch is None else self._folder.read(f"{folder}/offsets/{batch}")
         if raw is None:
             return None
         found: Offsets = {}
         for line in raw.decode().splitlines()[_OFFSETS_FROM_LINE:]:
-            if line != _NO_OFFSET:
-                found |= from_json(json.loads(line))
+            if line == _NO_OFFSET:
+                continue
+            document = json.loads(line)
+            if is_of_topics(document):
+                found |= from_json(document)
         return found
 
 

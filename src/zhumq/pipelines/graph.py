@@ -17,6 +17,7 @@ from zhumq.pipelines.spec import (
     DeduplicateStep,
     EmptySink,
     ExpectStep,
+    FilesSource,
     MergeSink,
     ParseStep,
     Pipeline,
@@ -289,6 +290,8 @@ def _read_from(source: Source) -> str:
             return f"topic {options.get('subscribe', options.get('assign', ''))}"
         case TableSource():
             return f"{source.format} {source.path}"
+        case FilesSource():
+            return f"{source.format} files {source.path}"
         case _:
             assert_never(source)
 

@@ -13,13 +13,20 @@ from pyspark.sql import DataFrame, SparkSession
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.case_runner import rows_of
 from zhumq.pipelines.causes import explain
+from zhumq.pipelines.file_source import read_files
 from zhumq.pipelines.functions import make_importable
 from zhumq.pipelines.sharing import reads_of
 from zhumq.pipelines.sinks import prepare
-from zhumq.pipelines.spec import DEAD_LETTERS, Pipeline, TableSource, TopicSource
+from zhumq.pipelines.spec import (
+    DEAD_LETTERS,
+    FilesSource,
+    Pipeline,
+    Source,
+    TableSource,
+)
 from zhumq.pipelines.spec_errors import spec_errors
 from zhumq.pipelines.state_in_plan import state_in
-from zhumq.pipelines.topics import check_broker
+from zhumq.pipelines.topics import check_broker, reads_topics
 from zhumq.pipelines.views import Views, build_steps, build_views, new_session
 
 
@@ -41,9 +48,7 @@ def preview(
 ) -> Iterator[Preview]:
     """What each part would do. Raises SpecInvalid, and ClusterFailed if no broker answers."""
     make_importable(spark, pipeline)
-    if any(
-        isinstance(each, TopicSource) and "path" not in each.options for each in pipeline.sources
-    ):
+    if reads_topics(pipeline):
         check_broker(brokers)
     reads = reads_of(pipeline)
     if pipeline.is_stream:
@@ -77,11 +82,11 @@ def _sinks(pipeline: Pipeline, views: Views) -> Iterator[tuple[str, DataFrame]]:
         yield DEAD_LETTERS, views.bad_rows
 
 
-def _sample(
-    session: SparkSession, source: TopicSource | TableSource, brokers: Brokers, records: int
-) -> DataFrame:
+def _sample(session: SparkSession, source: Source, brokers: Brokers, records: int) -> DataFrame:
     """The first records of a source."""
     with spec_errors(source.mark):
+        if isinstance(source, FilesSource):
+            return read_files(session, source, streaming=False).limit(records)
         if isinstance(source, TableSource):
             reader = session.read.format(source.format).options(**source.options)
             return reader.load(source.path).limit(records)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from zhumq.pipelines.status import SinkProgress
-from zhumq.spark.ranges import TOPIC_ID_KEY
+from zhumq.spark.ranges import TOPIC_ID_KEY, is_of_topics
 
 METRICS_PREFIX: Final = "zhumq."  # of the names of our metrics, beside those of a user's functions
 
@@ -120,10 +120,10 @@ def _has_advanced(report: Any) -> bool:
 
 
 def _offsets(value: Any) -> Mapping[str, Mapping[str, int]] | None:
-    """The offsets of a source as Spark reports them: a document, its text, or nothing."""
+    """The offsets of a topic source as Spark reports them: a document, its text, or nothing."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except ValueError:
             return None
-    return value if isinstance(value, dict) else None
+    return value if is_of_topics(value) else None

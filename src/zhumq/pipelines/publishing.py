@@ -18,6 +18,7 @@ from zhumq.pipelines.causes import one_line
 from zhumq.pipelines.spec import (
     DEAD_LETTERS,
     ConsoleSink,
+    FilesSource,
     MergeSink,
     Pipeline,
     Sink,
@@ -215,7 +216,7 @@ def _kind(sink: Sink) -> tuple[str, str]:
 
 
 def _name(source: Source) -> str:
-    if isinstance(source, TableSource):
+    if isinstance(source, TableSource | FilesSource):
         return source.path
     names = ("subscribe", "subscribePattern", "path")
     return next((source.options[each] for each in names if each in source.options), source.name)

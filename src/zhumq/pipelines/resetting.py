@@ -1,6 +1,6 @@
 """Plans and carries out the reset of a pipeline: its sinks forget how far they have read, and begin elsewhere."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,25 +8,29 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from zhumq.admin.offsets import Position
+from zhumq.admin.offsets import EARLIEST, Position
 from zhumq.model.errors import ZhumqError
 from zhumq.model.ids import TopicPartition
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.checkpoints import Checkpoints, Place, Reset, Start, aside_now
 from zhumq.pipelines.functions import make_importable
 from zhumq.pipelines.repeats import end_query, repeats_of
-from zhumq.pipelines.sharing import topics_for
+from zhumq.pipelines.sharing import sources_for
 from zhumq.pipelines.sinks import SinkContext, all_sinks, prepare
-from zhumq.pipelines.spec import Pipeline, Sink
+from zhumq.pipelines.spec import FilesSource, Pipeline, Sink, TopicSink, TopicSource
 from zhumq.pipelines.starts import offsets_at, start_of
 from zhumq.pipelines.status import PipelineBusy, StatusFile
-from zhumq.pipelines.topics import check_broker
+from zhumq.pipelines.topics import check_broker, reads_topics
 from zhumq.pipelines.views import Views, build_views
 from zhumq.spark.ranges import Offsets
 
 
 class NothingToReset(ZhumqError):
     """A reset that would change nothing, or that names a sink that does not exist."""
+
+
+class NoSuchBeginning(ZhumqError):
+    """A position that a source does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,7 @@ class SinkReset:
 
     sink: str
     partitions: tuple[PartitionReset, ...]
+    files: tuple[str, ...]  # the folders whose files it has read, and reads again
     repeats: str  # what becomes of the rows that the sink has
     leaves: str | None  # the source whose shared read goes on without it
 
@@ -67,10 +72,12 @@ class SinkReset:
 
     def words(self) -> str:
         """What happens, in a sentence."""
+        again = [f"up to {self.again:,} messages"] if self.again else []
+        again += [f"all files that are in {path}" for path in self.files]
         parts = [
-            f"up to {self.again:,} messages are read again; it {self.repeats}"
-            if self.again
-            else "no message is read again"
+            f"{' and '.join(again)} are read again; it {self.repeats}"
+            if again
+            else f"no {'message' if self.partitions else 'file'} is read again"
         ]
         if self.left_out:
             parts.append(f"{self.left_out:,} messages that it has not read are left out")
@@ -100,6 +107,7 @@ class ResetPlan:
                     "sink": each.sink,
                     "repeats": each.repeats,
                     "leaves": each.leaves,
+                    "files": list(each.files),
                     "partitions": [
                         {"topic": one.place.topic, "partition": one.place.partition,
                          "before": one.before, "after": one.after, "again": one.again,
@@ -149,7 +157,9 @@ class Resetting:
                 f"{' and '.join(chosen)} of {self.pipeline.name} have no checkpoint in"
                 f" {self.checkpoints.shown('')}: there is nothing to reset"
             )
-        check_broker(self.brokers)
+        _check_beginning(self.pipeline, chosen, position)
+        if reads_topics(self.pipeline) or any(isinstance(x, TopicSink) for x in chosen.values()):
+            check_broker(self.brokers)
         return self._planned(chosen, gone, position)
 
     def _planned(
@@ -164,9 +174,10 @@ class Resetting:
             place = self.checkpoints.place_of(name)
             after = {
                 source.name: offsets_at(source, self.brokers, position)
-                for source in topics_for(self.pipeline, name)
+                for source in sources_for(self.pipeline, name)
+                if isinstance(source, TopicSource)
             }
-            if position is not None:
+            if position is not None and after:
                 starts[name] = start_of(after)
             if place is not None and place.writer is not None:
                 writers.append((sink, place.writer))
@@ -189,18 +200,26 @@ class Resetting:
     def _of(
         self, sink: Sink, place: Place | None, after: Offsets, views: Views, chosen: set[str]
     ) -> SinkReset:
-        before = (place.next_offsets if place is not None else None) or {}
+        found = place.next_offsets if place is not None else None
+        before = found or {}
         partitions = tuple(
             PartitionReset(place=each, before=before.get(each), after=offset)
             for each, offset in sorted(after.items())
         )
         repeats = "gets nothing twice: it has read nothing"
-        if before:
+        if found is not None:
             repeats = repeats_of(sink, prepare(sink, views.rows_of(sink)), self._context())
         leaves = place.shares if place is not None else None
         if leaves is not None and chosen.issuperset(self.checkpoints.sharing(leaves)):
             leaves = None
-        return SinkReset(sink=sink.name, partitions=partitions, repeats=repeats, leaves=leaves)
+        files = tuple(each.path for each in _files_for(self.pipeline, sink.name))
+        return SinkReset(
+            sink=sink.name,
+            partitions=partitions,
+            files=() if found is None else files,
+            repeats=repeats,
+            leaves=leaves,
+        )
 
     def carry_out(self, plan: ResetPlan) -> None:
         """Reset. A crash leaves the pipeline as it was, or as it is to be: its next run does the rest."""
@@ -217,3 +236,20 @@ class Resetting:
             trigger=self.pipeline.trigger,
             show=lambda _rows, _title, _count: 0,
         )
+
+
+def _files_for(pipeline: Pipeline, sink: str) -> list[FilesSource]:
+    return [each for each in sources_for(pipeline, sink) if isinstance(each, FilesSource)]
+
+
+def _check_beginning(pipeline: Pipeline, sinks: Iterable[str], position: Position | None) -> None:
+    """Files have no offsets: a query without a checkpoint reads all of them."""
+    if position in (None, EARLIEST):
+        return
+    for sink in sinks:
+        for source in _files_for(pipeline, sink):
+            raise NoSuchBeginning(
+                f"the sink {sink} reads the files of {source.name}, which have no offsets: a reset reads"
+                f" all files that are in {source.path} again, without --to or with --to earliest. To leave"
+                " some out, move them out of the folder first"
+            )

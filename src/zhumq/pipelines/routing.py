@@ -8,7 +8,10 @@ from pyspark.sql.types import BinaryType, StringType, StructType, TimestampType
 
 # The message of a row whose columns were replaced by fields of the same names.
 MESSAGE: Final = "_message"
-MESSAGE_COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
+FILE: Final = "_file"  # where the row of a file comes from
+MESSAGE_COLUMNS: Final = (
+    "key", "value", "headers", "topic", "partition", "offset", "timestamp", FILE,
+)  # fmt: skip
 REASON: Final = "_reason"
 # The headers of every dead letter have this prefix, so `zhumq dlq` shows those of pipelines too.
 HEADER_PREFIX: Final = "zhumq."
@@ -25,6 +28,8 @@ def without_failing(rows: DataFrame, step: str, reason: Column) -> DataFrame:
             F.coalesce(F.col(fields[name]).cast("string"), F.lit("?")) for name in _PLACE
         )
         words += [F.lit(", in "), topic, F.lit("-"), partition, F.lit(" at offset "), offset]
+    elif FILE in fields:
+        words += [F.lit(", in "), F.coalesce(F.col(fields[FILE]), F.lit("?"))]
     # The condition of a filter, so that Spark cannot leave it out as a column that is not used.
     raised = F.when(reason.isNotNull(), F.raise_error(F.concat(*words)).cast("boolean"))
     return rows.where(F.coalesce(raised, F.lit(True)))
@@ -47,6 +52,8 @@ def dead_letters(bad: DataFrame, pipeline: str, step: str) -> DataFrame:
         "time": F.unix_millis(F.current_timestamp()).cast("string"),
     }
     facts |= {name: F.col(prefix + name).cast("string") for name in _PLACE if name in types}
+    if FILE in types:
+        facts["file"] = F.col(prefix + FILE)
     if isinstance(types.get("timestamp"), TimestampType):
         facts["timestamp"] = F.unix_millis(prefix + "timestamp").cast("string")
     headers = F.array(

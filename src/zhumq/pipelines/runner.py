@@ -37,7 +37,6 @@ from zhumq.pipelines.spec import (
     Sink,
     TableSink,
     TopicSink,
-    TopicSource,
 )
 from zhumq.pipelines.spec_errors import function_errors
 from zhumq.pipelines.status import (
@@ -50,7 +49,7 @@ from zhumq.pipelines.status import (
 )
 from zhumq.pipelines.stopping import PipelineFailed, StopRequest
 from zhumq.pipelines.streaming import StreamRun
-from zhumq.pipelines.topics import check_broker, make_topics, retention_ms_of
+from zhumq.pipelines.topics import check_broker, make_topics, reads_topics, retention_ms_of
 from zhumq.pipelines.views import Views, build_views
 from zhumq.spark.options import DEFAULT_BOOTSTRAP
 from zhumq.spark.security_options import PREFIX, security_options
@@ -255,11 +254,7 @@ class _Run:
         targets = [sink.topic for sink in pipeline.sinks if isinstance(sink, TopicSink)]
         if pipeline.dead_letters is not None:
             targets.append(pipeline.dead_letters.topic)
-        reads_broker = any(
-            isinstance(source, TopicSource) and "path" not in source.options
-            for source in pipeline.sources
-        )
-        if targets or reads_broker:
+        if targets or reads_topics(pipeline):
             check_broker(brokers)
         make_topics(brokers, targets)
 

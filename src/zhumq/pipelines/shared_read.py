@@ -38,7 +38,7 @@ from zhumq.pipelines.sinks import (
     triggered,
     write_batch,
 )
-from zhumq.pipelines.spec import Pipeline, Sink, TopicSource
+from zhumq.pipelines.spec import Pipeline, Sink, TableSource, TopicSource
 from zhumq.pipelines.status import ReadProgress
 from zhumq.pipelines.views import Views, build_steps, new_session, read_table
 from zhumq.spark.cluster_client import EARLIEST, ClusterClient
@@ -216,9 +216,9 @@ class SharedRead:
 
     def _views(self, session: SparkSession, rows: DataFrame) -> Views:
         sources = {
-            each.name: rows if isinstance(each, TopicSource) else read_table(session, each)
+            each.name: read_table(session, each) if isinstance(each, TableSource) else rows
             for each in self._pipeline.sources
-            if not isinstance(each, TopicSource) or each.name == self._source.name
+            if isinstance(each, TableSource) or each.name == self._source.name
         }
         return build_steps(session, self._pipeline, sources, self._brokers)
 

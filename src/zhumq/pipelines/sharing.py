@@ -13,6 +13,7 @@ from zhumq.pipelines.spec import (
     DeduplicateStep,
     EmptySink,
     ExpectStep,
+    FilesSource,
     MergeSink,
     OnChange,
     OnError,
@@ -20,6 +21,7 @@ from zhumq.pipelines.spec import (
     Pipeline,
     PythonStep,
     Sink,
+    Source,
     SqlStep,
     Step,
     TableSink,
@@ -79,8 +81,8 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    sources: frozenset[str] = frozenset()  # the topics that its rows come from
-    state: str | None = None  # why it needs rows of more than one micro-batch
+    sources: frozenset[str] = frozenset()  # the topics and folders that its rows come from
+    state: str | None = None  # why its rows cannot be made of one micro-batch of a topic
 
 
 def reads_of(pipeline: Pipeline) -> Reads:
@@ -94,7 +96,8 @@ def able_to_share(pipeline: Pipeline) -> Reads:
         return Reads(shared={}, own={})
     views = {
         source.name: _View(
-            frozenset({source.name} if isinstance(source, TopicSource) else ()),
+            frozenset({source.name} if isinstance(source, TopicSource | FilesSource) else ()),
+            f"reads the files of {source.name}" if isinstance(source, FilesSource) else None,
         )
         for source in pipeline.sources
     }
@@ -154,15 +157,13 @@ def steps_for(pipeline: Pipeline, sinks: Collection[str]) -> tuple[Step, ...]:
     return tuple(step for step in pipeline.steps if step.name in needed)
 
 
-def topics_for(pipeline: Pipeline, sink: str) -> tuple[TopicSource, ...]:
-    """The topic sources that the rows of a sink come from."""
+def sources_for(pipeline: Pipeline, sink: str) -> tuple[Source, ...]:
+    """The sources that the rows of a sink come from."""
     needed = {each.input for each in pipeline.sinks if each.name == sink}
     above = [each.name for each in (*pipeline.sources, *pipeline.steps)]
     for step in steps_for(pipeline, {sink}):
         needed |= set(inputs_of(step, above[: above.index(step.name)]))
-    return tuple(
-        each for each in pipeline.sources if isinstance(each, TopicSource) and each.name in needed
-    )
+    return tuple(each for each in pipeline.sources if each.name in needed)
 
 
 def not_repeatable(sink: Sink) -> str | None:

@@ -78,6 +78,40 @@ class TableSource:
     options: Mapping[str, str]
 
 
+class OnError(StrEnum):
+    """What becomes of a message or a row of a file that cannot be parsed."""
+
+    FAIL = "fail"
+    DROP = "drop"
+    DEAD_LETTERS = "dead_letters"
+
+
+class FileFormat(StrEnum):
+    """What the files of a source are."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
+    ORC = "orc"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesSource:
+    """Files that arrive in a folder: each is read once."""
+
+    name: str
+    mark: Mark
+    path: str
+    format: FileFormat
+    schema: str | None  # in Spark's DDL; None for text
+    pattern: str | None  # of the names of the files, as *.json
+    files_per_batch: int
+    on_error: OnError
+    options: Mapping[str, str]  # of Spark's file streams
+    watermark: Watermark | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlStep:
     """A query over the views before it."""
@@ -109,14 +143,6 @@ class ParseFormat(StrEnum):
     AVRO = "avro"
     PROTOBUF = "protobuf"
     LOG = "log"  # any of the formats of log lines that `inspect` knows
-
-
-class OnError(StrEnum):
-    """What becomes of a message that cannot be parsed."""
-
-    FAIL = "fail"
-    DROP = "drop"
-    DEAD_LETTERS = "dead_letters"
 
 
 class OnChange(StrEnum):
@@ -222,7 +248,7 @@ class DeduplicateStep:
     within_ms: int
 
 
-Source = TopicSource | TableSource
+Source = TopicSource | TableSource | FilesSource
 Step = SqlStep | PythonStep | ParseStep | CheckStep | ExpectStep | DeduplicateStep
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from zhumq.pipelines.document import Field, Fields, SpecInvalid, read_document
+from zhumq.pipelines.files_reader import read_files
 from zhumq.pipelines.jdbc_reader import read_database, read_target, refuse_keys
 from zhumq.pipelines.merge_reader import read_merge
 from zhumq.pipelines.secrets import security_texts, without_prefix
@@ -19,6 +20,7 @@ from zhumq.pipelines.spec import (
     DeadLetters,
     EmptySink,
     ExpectStep,
+    FilesSource,
     MergeSink,
     OnChange,
     OnError,
@@ -195,13 +197,18 @@ def _sources(field: Field, views: list[str], *, streaming: bool) -> tuple[Source
         found.append(_source(name, source, streaming=streaming))
     if not found:
         field.fail("names no source")
-    if streaming and not any(isinstance(each, TopicSource) for each in found):
-        field.fail("a stream needs a topic among its sources; without one, set trigger: batch")
+    if streaming and not any(isinstance(each, TopicSource | FilesSource) for each in found):
+        field.fail(
+            "a stream needs a topic or files among its sources; without them, set trigger: batch"
+        )
     return tuple(found)
 
 
 def _source(name: str, field: Field, *, streaming: bool) -> Source:
     fields = field.fields()
+    # `pattern` is that of the names of topics, and beside `files` that of the names of files.
+    if fields.get("files") is not None:
+        return read_files(name, fields, fields.need("files"))
     kind, what = fields.one_of("topic", "topics", "pattern", "segments", "table")
     given = fields.get("options")
     options = security_texts(given) if given else {}

@@ -8,6 +8,7 @@ from zhumq.admin.errors import AlreadyExists
 from zhumq.admin.settings import topic_settings
 from zhumq.admin.topics import create_topic, list_topics
 from zhumq.pipelines.brokers import Brokers
+from zhumq.pipelines.spec import Pipeline, TopicSource
 from zhumq.spark.cluster_client import ClusterClient
 
 REACH_SECONDS_MAX = 10.0
@@ -19,6 +20,14 @@ def check_broker(brokers: Brokers) -> None:
         brokers.bootstrap, retry_seconds_max=REACH_SECONDS_MAX, security=brokers.security()
     ) as client:
         client.partitions([])
+
+
+def reads_topics(pipeline: Pipeline) -> bool:
+    """Whether a source of the pipeline needs a broker: not the files of a folder or of a log."""
+    return any(
+        isinstance(source, TopicSource) and "path" not in source.options
+        for source in pipeline.sources
+    )
 
 
 def make_topics(brokers: Brokers, names: Iterable[str]) -> None:

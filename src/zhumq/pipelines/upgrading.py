@@ -10,11 +10,11 @@ from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.checkpoints import Checkpoints, Place
 from zhumq.pipelines.functions import make_importable
 from zhumq.pipelines.layout import Layout, layout_of
-from zhumq.pipelines.sharing import topics_for
+from zhumq.pipelines.sharing import sources_for
 from zhumq.pipelines.sinks import all_sinks
-from zhumq.pipelines.spec import Pipeline
+from zhumq.pipelines.spec import Pipeline, TopicSource
 from zhumq.pipelines.starts import partitions_of
-from zhumq.pipelines.topics import check_broker
+from zhumq.pipelines.topics import check_broker, reads_topics
 
 
 class UpgradeRefused(ZhumqError):
@@ -51,7 +51,8 @@ class Upgrading:
     def plan(self) -> tuple[Layout, list[SinkUpgrade]]:
         """What becomes of each sink. Changes nothing but what a crash has left undone. Raises SpecInvalid."""
         self.checkpoints.finish_reset()
-        check_broker(self.brokers)
+        if reads_topics(self.pipeline):
+            check_broker(self.brokers)
         make_importable(self.spark, self.pipeline)
         layout = layout_of(self.spark, self.pipeline, self.brokers, self.checkpoints)
         names = [sink.name for sink in all_sinks(self.pipeline)]
@@ -112,7 +113,8 @@ class Upgrading:
             return _Topics(gone=(), new=())
         read = {
             each.topic
-            for source in topics_for(self.pipeline, name)
+            for source in sources_for(self.pipeline, name)
+            if isinstance(source, TopicSource)
             for each in partitions_of(source, self.brokers)
         }
         known = {each.topic for each in place.next_offsets}

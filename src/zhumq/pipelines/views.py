@@ -14,6 +14,7 @@ from zhumq.pipelines.deduplication import deduplicate
 from zhumq.pipelines.delta_layout import DeltaFailed
 from zhumq.pipelines.delta_table import read_delta
 from zhumq.pipelines.document import Mark
+from zhumq.pipelines.file_source import read_files
 from zhumq.pipelines.functions import load_function
 from zhumq.pipelines.message_schemas import message_decoder
 from zhumq.pipelines.parsing import CHANGE, parse
@@ -25,6 +26,7 @@ from zhumq.pipelines.spec import (
     CheckStep,
     DeduplicateStep,
     ExpectStep,
+    FilesSource,
     OnChange,
     OnError,
     ParseStep,
@@ -85,6 +87,9 @@ def build_views(
                 frame = read_topics(session, source, pipeline, brokers, group)
             case TableSource():
                 frame = read_table(session, source)
+            case FilesSource():
+                frame = read_files(session, source, streaming=pipeline.is_stream)
+                frame = _with_watermark(frame, source.watermark if pipeline.is_stream else None)
             case _:
                 assert_never(source)
         sources[source.name] = frame

@@ -104,6 +104,11 @@ def from_json(document: Mapping[str, Mapping[str, int | str]]) -> Offsets:
     }
 
 
+def is_of_topics(document: object) -> bool:
+    """Whether Spark noted the offsets of topics. A source of files has the number of a note of its own."""
+    return isinstance(document, dict) and all(isinstance(each, dict) for each in document.values())
+
+
 def topic_ids_from_json(document: Mapping[str, Mapping[str, int | str]]) -> TopicIds:
     """The topic ids in a checkpoint; checkpoints of earlier versions have none."""
     return {

@@ -26,6 +26,12 @@ PYTHON = """\
   File "own_steps.py", line 3, in fail
 ValueError: row 7 is not what it seems
 """
+UNREADABLE = """\
+An error occurred while calling o404.save.
+: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///drop/a%20b.json.  SQLSTATE: KD001
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.cannotReadFilesError(Errors.scala:920)
+Caused by: org.apache.spark.SparkRuntimeException: [CANNOT_PARSE_JSON_FIELD] Cannot parse 'x'. SQLSTATE: 2203G
+"""
 
 
 @pytest.mark.parametrize(
@@ -34,6 +40,7 @@ ValueError: row 7 is not what it seems
         (JAVA, "Python worker failed to connect back."),
         (OWN, "orders-0 begins at 10, after the offset 5 asked for"),
         (PYTHON, "ValueError: row 7 is not what it seems"),
+        (UNREADABLE, "file:///drop/a%20b.json: Cannot parse 'x'."),
         ("[SOME.CLASS] the words", "the words"),
         ("x" * 5000, "x" * 600),
     ],

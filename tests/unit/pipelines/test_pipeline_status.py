@@ -183,3 +183,17 @@ def test_two_runs_of_one_pipeline_are_refused(tmp_path: Path) -> None:
     # The lock of a killed process is released.
     with StatusFile(tmp_path, "orders").locked():
         pass
+
+
+def test_files_have_no_lag_and_do_not_hide_that_of_a_topic() -> None:
+    report = progress(0, 3, end=3, latest=10)
+    (topic,) = report["sources"]
+    files = {
+        "startOffset": None,
+        "endOffset": '{"logOffset": 0}',
+        "latestOffset": {"logOffset": 2},
+    }
+    assert lag_of({**report, "sources": [files, topic]}) == lag_of(report) == 12
+    sink = SinkProgress(name="table")
+    assert QueryProgress(sink).update({**report, "sources": [files]}, list)
+    assert (sink.rows_in, sink.lag) == (3, None)
