@@ -25,6 +25,7 @@ from zhumq.pipelines.document import SpecInvalid
 from zhumq.pipelines.library_files import find_pipeline
 from zhumq.pipelines.repeats import CannotRepeat
 from zhumq.pipelines.resetting import NoSuchBeginning, Resetting
+from zhumq.pipelines.spec import FileFormat
 from zhumq.pipelines.spec_reader import load_pipeline
 from zhumq.pipelines.status import checkpoints_path
 from zhumq.pipelines.stopping import PipelineFailed, StopRequest
@@ -112,6 +113,7 @@ def ids(pipelines: Pipelines) -> list[int]:
     return [row["id"] for row in rows_in(pipelines)]
 
 
+@pytest.mark.long
 def test_a_file_is_read_once_with_its_name_and_its_time(pipelines: Pipelines) -> None:
     text = ORDERS.format(trigger="available-now", folder=pipelines.folder, format="csv")
     text = text.replace("    files_per_batch", "    options: {header: true}\n    files_per_batch")
@@ -175,13 +177,29 @@ def test_a_broken_file_ends_the_run_or_is_left_out(pipelines: Pipelines) -> None
     assert ids(pipelines) == [1, 2]
 
 
+@pytest.mark.parametrize("kind", [FileFormat.PARQUET, FileFormat.ORC])
+def test_files_of_columns_are_read_and_a_damaged_one_ends_the_run(
+    pipelines: Pipelines, kind: FileFormat
+) -> None:
+    rows = pipelines.spark.sql("SELECT 1L AS id, 'a' AS name")
+    rows.write.mode("append").format(kind).save(str(pipelines.folder / "drop"))
+    text = ORDERS.format(trigger="available-now", folder=pipelines.folder, format=kind)
+    file = pipelines.write("orders.yml", text)
+    pipelines.run(file)
+    assert [(row["id"], row["name"]) for row in rows_in(pipelines)] == [(1, "a")]
+    put(pipelines, f"damaged.{kind}", "no columns")
+    with pytest.raises(PipelineFailed, match=rf"/drop/damaged\.{kind}"):
+        pipelines.run(file)
+    assert ids(pipelines) == [1]
+
+
 def test_broken_lines_are_dead_letters_with_the_name_of_the_file(pipelines: Pipelines) -> None:
     put(pipelines, "1.log", '{"id": 1, "value": "a"}\nbroken\n{"id": 2}\n')
     pipelines.run(pipelines.write("lines.yml", LINES.format(folder=pipelines.folder)))
     assert [(row["id"], row["value"]) for row in rows_in(pipelines)] == [(1, "a"), (2, None)]
-    (letter,) = read_topic(pipelines.bootstrap, "lines.dlq")
-    assert letter.value() == b"broken"
-    headers = headers_of(letter)
+    (dead,) = read_topic(pipelines.bootstrap, "lines.dlq")
+    assert dead.value() == b"broken"
+    headers = headers_of(dead)
     assert headers["zhumq.reason"] == "not JSON of the given schema"
     assert headers["zhumq.file"].endswith("/drop/1.log")
 
@@ -229,6 +247,7 @@ def test_a_reset_reads_all_files_again(pipelines: Pipelines) -> None:
     assert ids(pipelines) == [2]
 
 
+@pytest.mark.long
 def test_files_beside_a_topic_whose_read_is_shared(pipelines: Pipelines) -> None:
     create_topic(pipelines.bootstrap, "beside")
     produce(pipelines.bootstrap, "beside", [b"a", b"b"])
