@@ -265,8 +265,10 @@ class SharePartitionDelivery:
                 continue
             results.append(None)
             self._count(each)
-            updates = update if updates is None else updates.merged_with(update)
-        durable = None if updates is None else self._apply(updates)
+            if update:
+                updates = update if updates is None else updates.merged_with(update)
+        # Together they may be no more than a start offset: that of the next ones covers all runs.
+        durable = None if updates is None else self._persist(updates)
         self._set_timer()
         self._wake_soon()
         if durable is not None:
@@ -347,8 +349,9 @@ class SharePartitionDelivery:
 
     def _apply(self, update: SharePartitionUpdate) -> "asyncio.Future[None] | None":
         """Persist an update; the future completes when it is durable. None: there is nothing to write."""
-        if not update or self._failure is not None:
-            return None
+        return self._persist(update) if update and self._failure is None else None
+
+    def _persist(self, update: SharePartitionUpdate) -> "asyncio.Future[None]":
         unwritten = self._unwritten
         self._unwritten = update if unwritten is None else unwritten.merged_with(update)
         durable: asyncio.Future[None] = self._loop.create_future()

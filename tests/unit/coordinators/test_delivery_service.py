@@ -101,6 +101,29 @@ def test_what_was_acknowledged_is_not_delivered_again_after_a_crash() -> None:
     run(after)
 
 
+def test_acknowledgements_that_together_only_move_the_start_survive_a_crash() -> None:
+    disk = MemoryDisk()
+
+    async def before() -> None:
+        async with broker_without_listeners(disk, crash=True) as world:
+            await world.make_topic()
+            world.fill(30)
+            served = world.partition("t")
+            await served.when_durable(served.log_end_offset)
+            share_partition = await world.open()
+            share_partition.acquire("ann", records_max=20)
+            await share_partition.acknowledge("ann", [accept(0, 4), accept(5, 19)])
+
+    async def after() -> None:
+        async with broker_without_listeners(disk) as world:
+            share_partition = await world.open()
+            given = share_partition.acquire("ann", records_max=100)
+            assert offsets_of(given) == list(range(20, 30))
+
+    run(before)
+    run(after)
+
+
 def test_an_acknowledgement_of_offsets_that_are_not_acquired_is_refused_and_changes_nothing() -> (
     None
 ):
