@@ -267,7 +267,7 @@ class SharePartitionDelivery:
             self._count(each)
             if update:
                 updates = update if updates is None else updates.merged_with(update)
-        # Together they may be no more than a start offset: that of the next ones covers all runs.
+        # Merged they may have no runs left, if all is below the new start offset: that is to be written, too.
         durable = None if updates is None else self._persist(updates)
         self._set_timer()
         self._wake_soon()
