@@ -45,7 +45,7 @@ class Attachments:
             await self._detach(list(self._by_address))
             for address, places in by_address.items():
                 if home.is_open:
-                    self._attach(address, places, assigned, share)
+                    self._attach(home, address, places, assigned, share)
 
     async def give_up(self, places: set[Place]) -> None:
         """Settle and close the streams that serve any of these partitions: a new assignment follows."""
@@ -61,12 +61,19 @@ class Attachments:
             await self._detach(list(self._by_address))
 
     def _attach(
-        self, address: str, places: list[Place], assigned: "pb.Assigned", share: int
+        self,
+        home: Link,
+        address: str,
+        places: list[Place],
+        assigned: "pb.Assigned",
+        share: int,
     ) -> None:
         subscribe = pb.Subscribe()
         subscribe.CopyFrom(self._subscribe)
         subscribe.ClearField("topics")
         subscribe.instance = ""
+        # A later home stream is never ended by an attachment that was on its way meanwhile.
+        subscribe.generation = home.subscribe.generation
         by_topic: dict[str, list[int]] = {}
         for topic, partition in places:
             by_topic.setdefault(topic, []).append(partition)

@@ -335,6 +335,8 @@ class PushConsumer(Typed[V, K]):
         self._share_credits()
 
     def _subscription(self) -> "pb.Subscribe":
+        """For the next stream, the newest one of this consumer."""
+        self._subscribe.generation += 1
         subscribe = pb.Subscribe()
         subscribe.CopyFrom(self._subscribe)
         subscribe.credits = self._share(len(self._links) + 1)

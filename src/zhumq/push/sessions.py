@@ -43,6 +43,10 @@ class LiveStream(Protocol):
     def instance(self) -> str: ...
 
     @property
+    def generation(self) -> int:
+        """Of two streams of one instance, the higher one stays."""
+
+    @property
     def session(self) -> PushSession: ...
 
     @property

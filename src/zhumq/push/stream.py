@@ -42,6 +42,7 @@ class Stream:
         self._accepted = accepted
         self._login = login
         self.instance = accepted.instance
+        self.generation = accepted.generation
         self._ack_deadlines = AckDeadlines(
             accepted.session, services.settings, services.clock.monotonic_ms()
         )

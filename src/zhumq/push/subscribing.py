@@ -14,7 +14,7 @@ from zhumq.protocol.push import push_pb2 as pb
 from zhumq.push.callers import Caller, may_subscribe, not_permitted
 from zhumq.push.frames import MODES, Refusal, start_of
 from zhumq.push.services import PushServices
-from zhumq.push.sessions import reconnected
+from zhumq.push.sessions import LiveStream, reconnected
 from zhumq.security.acl import Operation, ResourceType
 from zhumq.share.push_session import PushSession, SessionState, resumed
 from zhumq.share.subscription import Start, StartKind, Subscription, SubscriptionMode
@@ -48,6 +48,8 @@ class Accepted:
     anonymous: bool
     client_id: str
     instance: str
+    # Of two streams of one instance, the higher one stays.
+    generation: int
     attachment: pb.Attachment | None
     # Topics whose partitions are all subscribed, also those that are added later.
     whole_topics: frozenset[str]
@@ -147,7 +149,7 @@ async def accept(services: PushServices, subscribe: pb.Subscribe, caller: Caller
     # A member has one stream on a broker: its first stream or an attachment. The deliveries of an earlier
     # stream are released before a later one begins; else the later one would begin after them.
     instance = subscribe.instance if attachment is None else attachment.member_id
-    await _check_other_streams(services, session, instance)
+    await _check_other_streams(services, session, instance, subscribe.generation)
     return Accepted(
         mode=mode,
         topics=topics,
@@ -165,6 +167,7 @@ async def accept(services: PushServices, subscribe: pb.Subscribe, caller: Caller
         anonymous=anonymous,
         client_id=subscribe.client_id,
         instance=instance,
+        generation=subscribe.generation,
         attachment=attachment,
         whole_topics=frozenset(each.name for each in subscribe.topics if not each.partitions),
         caller=caller,
@@ -267,27 +270,30 @@ async def _session(services: PushServices, fresh: PushSession, *, resume: bool) 
     return replace(fresh, state=session.state, state_since_ms=session.state_since_ms)
 
 
-async def _check_other_streams(services: PushServices, session: PushSession, instance: str) -> None:
-    """End an old connection of the same consumer; refuse a second consumer of a PSB group."""
+async def _check_other_streams(
+    services: PushServices, session: PushSession, instance: str, generation: int
+) -> None:
+    """End an older stream of the same consumer, or refuse this one if it is the older; refuse a second consumer of
+    a PSB group."""
+    # Another stream of the consumer may have begun while this one waited: it looks again.
+    while (stream := _earlier_stream(services, session, instance)) is not None:
+        if stream.instance == instance and stream.generation > generation:
+            raise Refusal(
+                pb.FENCED, "a newer stream of this consumer is connected to this broker", retry=True
+            )
+        try:
+            async with asyncio.timeout(TAKE_OVER_SECONDS_MAX):
+                await stream.take_over()
+        except TimeoutError:
+            raise Refusal(
+                pb.UNAVAILABLE, "this consumer's earlier connection is still closing", retry=True
+            ) from None
     topics = set(session.topic.split(","))
-    for stream in tuple(services.sessions.streams):
+    for stream in services.sessions.streams:
         other = stream.session
-        if other.group != session.group:
-            continue
-        same = bool(instance) and stream.instance == instance
-        lost = other.consumer == session.consumer and other.state is not SessionState.ACTIVE
-        if same or lost:
-            try:
-                async with asyncio.timeout(TAKE_OVER_SECONDS_MAX):
-                    await stream.take_over()
-            except TimeoutError:
-                raise Refusal(
-                    pb.UNAVAILABLE,
-                    "this consumer's earlier connection is still closing",
-                    retry=True,
-                ) from None
-        elif (
-            session.mode is SubscriptionMode.PSB
+        if (
+            other.group == session.group
+            and session.mode is SubscriptionMode.PSB
             and other.mode is SubscriptionMode.PSB
             and topics & set(other.topic.split(","))
         ):
@@ -297,3 +303,17 @@ async def _check_other_streams(services: PushServices, session: PushSession, ins
                 " connected): choose another group name",
                 retry=True,
             )
+
+
+def _earlier_stream(
+    services: PushServices, session: PushSession, instance: str
+) -> LiveStream | None:
+    """A stream of this client object, or one of its consumer's name that does not answer."""
+    for stream in services.sessions.streams:
+        other = stream.session
+        if other.group == session.group and (
+            (bool(instance) and stream.instance == instance)
+            or (other.consumer == session.consumer and other.state is not SessionState.ACTIVE)
+        ):
+            return stream
+    return None

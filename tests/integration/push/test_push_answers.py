@@ -5,7 +5,6 @@ import asyncio
 from push_support import (
     answer,
     bare_stream,
-    exclusive,
     new_topic,
     numbered,
     psb,
@@ -175,30 +174,6 @@ def test_what_was_acknowledged_stays_so_over_a_reconnect(running: RunningBroker)
                     break
         async with PushConsumer(topic, group="again", mode="psb", push=running.push) as consumer:
             assert (await anext(aiter(consumer))).offset == 5
-
-    run(scenario())
-
-
-def test_a_members_later_stream_begins_where_its_earlier_one_did_not_answer(
-    running: RunningBroker,
-) -> None:
-    topic = new_topic(running.bootstrap)
-    send(running.bootstrap, topic, numbered(20))
-
-    async def scenario() -> None:
-        home = exclusive(topic, "one-stream", instance="member-1", credits=5)
-        async with bare_stream(running.push, home) as first:
-            assigned = await first.receive_kind("assigned")
-            messages = await first.receive_kind("messages")
-            assert (messages.ranges[0].first_offset, messages.ranges[0].last_offset) == (0, 4)
-            # The consumer lost this connection, which the broker has not detected, and attaches again.
-            attached = exclusive(topic, "one-stream", credits=5)
-            attached.topics[0].partitions.append(0)
-            attached.attachment.member_id = assigned.member_id
-            attached.attachment.member_epoch = assigned.member_epoch
-            async with bare_stream(running.push, attached) as second:
-                again = await second.receive_kind("messages")
-                assert again.ranges[0].first_offset == 0
 
     run(scenario())
 

@@ -111,7 +111,7 @@ class Start(_message.Message):
     def __init__(self, kind: _Optional[_Union[StartKind, str]] = ..., offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class Subscribe(_message.Message):
-    __slots__ = ("topics", "mode", "group", "consumer", "start", "restart", "credits", "filter", "ack_timeout_ms", "resume", "attachment", "client_id", "instance", "max_deliveries", "read_uncommitted")
+    __slots__ = ("topics", "mode", "group", "consumer", "start", "restart", "credits", "filter", "ack_timeout_ms", "resume", "attachment", "client_id", "instance", "max_deliveries", "read_uncommitted", "generation")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -127,6 +127,7 @@ class Subscribe(_message.Message):
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     MAX_DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     READ_UNCOMMITTED_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedCompositeFieldContainer[TopicChoice]
     mode: Mode
     group: str
@@ -142,7 +143,8 @@ class Subscribe(_message.Message):
     instance: str
     max_deliveries: int
     read_uncommitted: bool
-    def __init__(self, topics: _Optional[_Iterable[_Union[TopicChoice, _Mapping]]] = ..., mode: _Optional[_Union[Mode, str]] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., restart: _Optional[bool] = ..., credits: _Optional[int] = ..., filter: _Optional[str] = ..., ack_timeout_ms: _Optional[int] = ..., resume: _Optional[bool] = ..., attachment: _Optional[_Union[Attachment, _Mapping]] = ..., client_id: _Optional[str] = ..., instance: _Optional[str] = ..., max_deliveries: _Optional[int] = ..., read_uncommitted: _Optional[bool] = ...) -> None: ...
+    generation: int
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicChoice, _Mapping]]] = ..., mode: _Optional[_Union[Mode, str]] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., restart: _Optional[bool] = ..., credits: _Optional[int] = ..., filter: _Optional[str] = ..., ack_timeout_ms: _Optional[int] = ..., resume: _Optional[bool] = ..., attachment: _Optional[_Union[Attachment, _Mapping]] = ..., client_id: _Optional[str] = ..., instance: _Optional[str] = ..., max_deliveries: _Optional[int] = ..., read_uncommitted: _Optional[bool] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class Attachment(_message.Message):
     __slots__ = ("member_id", "member_epoch")
