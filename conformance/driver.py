@@ -29,6 +29,8 @@ SETTINGS = {
     "num.partitions": "4",
     "group.min.session.timeout.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
+    # Kafka's default. Messages of 1970, which some tests send, are gone after the first check.
+    "log.retention.check.interval.ms": "300000",
     **compacted.BROKER_SETTINGS,
 }
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
