@@ -13,14 +13,18 @@ import uvloop
 
 from zhumq.broker.app import BrokerApp
 from zhumq.broker.config import BrokerConfig
+from zhumq.broker.kept_ports import PORTS_FILE, keep_ports
 from zhumq.host.clock import Clock
-from zhumq.host.disk import Disk
+from zhumq.host.disk import Disk, SystemDisk
+from zhumq.host.ports import free_ports
+from zhumq.model.errors import ZhumqError
 from zhumq.model.password import Password
 from zhumq.testing.process import NO_WATERMARKS
 
 START_SECONDS_MAX: Final = 30.0
 STOP_SECONDS_MAX: Final = 30.0
 _ANY_PORT: Final = "127.0.0.1:0"
+_PORT_NAMES: Final = ("kafka", "push", "http")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ def broker(
     listen: str = _ANY_PORT,
     admin: tuple[str, str] | None = None,
 ) -> Iterator[RunningBroker]:
-    """Run a broker on a free port until the end of the block.
+    """Run a broker on free ports until the end of the block, and on the same ones when its data folder is used again.
 
     Without a data folder it uses a temporary one. `admin` is a user and its password, who is created
     at the start. Clients connect to `bootstrap` as to any broker:
@@ -64,6 +68,7 @@ def broker(
             admin_user=admin_user,
             admin_password=Password(admin_password),
         )
+        _choose_ports(config)
         loop = uvloop.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, name="zhumq-broker", daemon=True)
         thread.start()
@@ -80,6 +85,17 @@ def broker(
             is_stuck.set()
             asyncio.run_coroutine_threadsafe(app.stop(), loop).result(STOP_SECONDS_MAX)
             is_stuck.clear()
+
+
+def _choose_ports(config: BrokerConfig) -> None:
+    """Write down ports for a new data folder as if the system had chosen them: of the system's own choice any
+    outgoing connection may take one before the broker starts again."""
+    disk = SystemDisk()
+    # A folder that cannot be used is the broker's to report.
+    with contextlib.suppress(ZhumqError):
+        if disk.read_file(str(config.data_dir / PORTS_FILE)) is None:
+            disk.make_directory(str(config.data_dir))
+            keep_ports(config, disk, dict(zip(_PORT_NAMES, free_ports(3), strict=True)))
 
 
 def _end_loop(

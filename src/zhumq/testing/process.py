@@ -24,7 +24,7 @@ _READY = re.compile(r"^zhumq ready kafka=(?P<kafka>\S+) push=(?P<push>\S+) http=
 
 
 class BrokerProcess:
-    """`zhumq start` on a free port, which stays the same across restarts."""
+    """`zhumq start` on free ports, which stay the same across restarts."""
 
     def __init__(
         self,
@@ -77,12 +77,12 @@ class BrokerProcess:
     def launch(self) -> None:
         """Start it without waiting."""
         if not self.bootstrap:
-            self.bootstrap, self.push = (f"{HOST}:{port}" for port in free_ports(2))
+            self.bootstrap, self.push, self.http = (f"{HOST}:{port}" for port in free_ports(3))
         command = [sys.executable, *self.program, "start"]
         if "listeners" not in self._settings:
             command += ["--listen", self.bootstrap]
-        command += ["--http", f"{HOST}:0", "--data-dir", str(self.data_dir)]
-        command += ["--push", self.push]
+        command += ["--http", self.http, "--push", self.push]
+        command += ["--data-dir", str(self.data_dir)]
         command += ["--broker-id", str(self.broker_id)]
         if self.zookeeper is not None:
             command += ["--zookeeper", self.zookeeper]

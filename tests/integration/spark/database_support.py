@@ -3,7 +3,6 @@
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from spark_support import wait_until
+
+from zhumq.host.ports import free_ports
 
 # `make test` brings them, with Maven.
 JARS_FOLDER = Path(__file__).parents[3] / "build" / "jars"
@@ -39,9 +40,7 @@ class PostgresServer:
         self._programs = programs
         self._user = user
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        (self.port,) = free_ports(1)
         word = folder / "password"
         word.write_text(PASSWORD)
         if user is not None:

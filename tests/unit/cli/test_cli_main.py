@@ -1,16 +1,9 @@
 """The program as a whole: help, errors in one line, exit codes."""
 
-import socket
-
 import pytest
 
 from zhumq.cli.main import COMMANDS, EXIT_FAILED, EXIT_USAGE, run
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from zhumq.host.ports import free_ports
 
 
 def test_without_a_command_the_usage_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,7 +58,7 @@ def test_wrong_usage_is_one_line(
 def test_without_a_broker_every_command_prints_what_to_do(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bootstrap = f"127.0.0.1:{_free_port()}"
+    bootstrap = f"127.0.0.1:{free_ports(1)[0]}"
     assert run([*arguments, "--bootstrap", bootstrap]) == EXIT_FAILED
     assert capsys.readouterr().err == (
         f"zhumq: no broker at {bootstrap} (Connection refused): start one with `zhumq start`, "
