@@ -140,7 +140,8 @@ def test_a_slow_move_is_followed_and_cancelled(api: httpx.Client) -> None:
     cancelled = post(api, "/cluster/reassignments/cancel", {"partitions": names})
     assert cancelled == {"cancelled": PARTITIONS}
     wait_for(lambda: not moves_of(api, topic) or None, "no moves any more", WAIT_SECONDS)
-    assert replicas_of(api, topic) == before
+    # Of the cancellation, the broker that is asked now may hear after the one that was asked before.
+    wait_for(lambda: replicas_of(api, topic) == before or None, "replicas as before", WAIT_SECONDS)
 
 
 def test_a_broker_is_drained(cluster: ClusterProcesses, api: httpx.Client) -> None:
@@ -167,16 +168,22 @@ def test_a_broker_is_drained(cluster: ClusterProcesses, api: httpx.Client) -> No
     assert post(api, "/cluster/reassignments/plan", {"drain": 3})["moves"] == []
 
 
+def ask_for_mode(api: httpx.Client, topic: str, mode: str) -> None:
+    changed = api.patch(f"/topics/{topic}", json={"settings": {"replication.mode": mode}})
+    # The change begins at once, and the answer describes the topic: in a moment in which no partition has a leader it is
+    # an error, NOENT, though the setting is changed. The caller looks whether it is.
+    has_no_leaders = changed.status_code == 422 and changed.json()["code"] == "NOENT"
+    assert changed.status_code == 200 or has_no_leaders, changed.text
+
+
 def test_the_mode_of_a_topic_changes(api: httpx.Client) -> None:
     create(api, "modes", 2, **{"replication.mode": "raft"})
     for mode in ("fetch", "raft"):
-        body = {"settings": {"replication.mode": mode}}
-        changed = api.patch("/topics/modes", json=body)
-        assert changed.status_code == 200, changed.text
+        ask_for_mode(api, "modes", mode)
 
         def has_changed(mode: str = mode) -> bool | None:
             found = api.get("/topics/modes").json().get("partitions", ())
             return {each["mode"] for each in found} == {mode} or None
 
         wait_for(has_changed, f"every partition in {mode} mode", WAIT_SECONDS)
-        wait_until_in_sync(api)  # A change to raft is refused before.
+        wait_until_in_sync(api)
