@@ -91,6 +91,23 @@ def test_a_topic_that_others_create_and_delete_comes_and_goes(
     expect(page.get_by_role("link", name=topic, exact=True)).to_have_count(0)
 
 
+def test_the_list_has_figures_and_a_rate(page: Page, api: httpx.Client, topic: str) -> None:
+    create(api, topic, partitions=2)
+    send(api, topic, "1", "2", partition=0)
+    page.goto(f"/topics?search={topic}")
+    ready(page)
+    line = row(page, topic)
+    expect(cell(line, "Messages")).to_have_text("2")
+    expect(cell(line, "Size")).to_contain_text(re.compile(r"^\d+ B$"))
+    expect(cell(line, "State")).to_have_text("in sync")
+    expect(cell(line, "Written/s")).to_have_text("\u2013")  # There is no rate of one reading.
+    send(api, topic, "3", "4", "5", partition=1)
+    expect(cell(line, "Messages")).to_have_text("5")
+    expect(cell(line, "Written/s")).to_have_text(re.compile(r"^0\.\d+$"))
+    cell(line, "Messages").get_by_role("link").click()
+    expect(page).to_have_url(re.compile(f"/topics/{topic}/messages$"))
+
+
 def test_partitions_are_sorted_by_a_column(page: Page, api: httpx.Client, topic: str) -> None:
     create(api, topic, partitions=3)
     send(api, topic, "1", "2", "3", partition=1)

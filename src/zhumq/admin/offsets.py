@@ -70,11 +70,24 @@ def committed_offsets(connection: ClusterConnection, group: str) -> dict[tuple[s
     return found
 
 
+def known_starts(
+    connection: ClusterConnection, places: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], int]:
+    """The first offsets of these partitions, by one request to each leader; without those that cannot be read."""
+    return _known(connection, places, OffsetSpec.earliest())
+
+
 def known_ends(
     connection: ClusterConnection, places: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], int]:
-    """The ends of these partitions, by one request to each leader; without those that cannot be read."""
-    requests = {TopicPartition(*place): OffsetSpec.latest() for place in places}
+    """The ends of these partitions, as `known_starts`."""
+    return _known(connection, places, OffsetSpec.latest())
+
+
+def _known(
+    connection: ClusterConnection, places: Iterable[tuple[str, int]], spec: OffsetSpec
+) -> dict[tuple[str, int], int]:
+    requests = {TopicPartition(*place): spec for place in places}
     if not requests:
         return {}
     found = connection.ask_each(

@@ -39,6 +39,7 @@ ROUTES: Final[tuple[Endpoint, ...]] = (
     endpoint("PUT", "/cluster/copy-rate", reassignments.set_copy_rate),
     endpoint("GET", "/topics", topics.list_topics),
     endpoint("POST", "/topics", topics.create_topic, HTTPStatus.CREATED),
+    endpoint("GET", "/topic-figures", topics.list_figures),
     endpoint("GET", "/topics/{topic}", topics.describe_topic),
     endpoint("PATCH", "/topics/{topic}", topics.alter_topic),
     endpoint("DELETE", "/topics/{topic}", topics.delete_topic),

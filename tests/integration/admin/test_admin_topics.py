@@ -7,6 +7,7 @@ from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import AdminError, AlreadyExists, NotFound, Refused, Unavailable
 from zhumq.admin.offsets import Position, resolve_offsets
 from zhumq.admin.reachability import check_reachable
+from zhumq.admin.topic_figures import topic_figures
 from zhumq.admin.topics import Partition, TopicSummary
 from zhumq.client.errors import RequestFailed
 from zhumq.client.producer import Producer
@@ -33,6 +34,26 @@ def test_a_topic_is_created_listed_described_grown_and_deleted(
     assert topics.topic_partitions(connection, topic) == [0, 1, 2, 3]
     topics.delete_topic(connection, topic)
     assert topic not in [each.topic for each in topics.list_topics(connection)]
+
+
+def test_figures_of_many_topics_are_asked_for_together(
+    connection: ClusterConnection, topic: str
+) -> None:
+    names = [f"{topic}-{number}" for number in range(3)]
+    for name in names:
+        topics.create_topic(connection, name, partitions=2)
+    with Producer(connection.bootstrap) as producer:
+        for value in (b"1", b"2"):
+            producer.send(names[2], value, partition=1)
+    assert topic_figures(connection, []) == []
+    found = topic_figures(connection, [names[2], "absent", names[0]])
+    assert [(each.topic, each.messages, each.written) for each in found] == [
+        (names[2], 2, 2),
+        (names[0], 0, 0),
+    ]
+    full, empty = found
+    assert full.size_bytes
+    assert (empty.size_bytes, empty.leaderless, empty.underreplicated) == (0, 0, 0)
 
 
 def test_errors_are_of_a_kind_and_say_what_failed_and_what_to_do(

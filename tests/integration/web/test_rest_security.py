@@ -392,7 +392,7 @@ QUERIES = {
     ("DELETE", "/acls"): {"principal": f"User:{ADMIN}"},
 }
 # What Kafka's protocol answers to every user that is authenticated: brokers, and lists of what they may see.
-EMPTY = {"/topics", "/groups", "/group-lags", "/transactions", "/dead-letters", "/subscriptions", "/push-sessions", "/half-messages",
+EMPTY = {"/topics", "/topic-figures", "/groups", "/group-lags", "/transactions", "/dead-letters", "/subscriptions", "/push-sessions", "/half-messages",
          "/cluster/unwell-partitions", "/hanging-transactions", "/cluster/data-folders", "/pipelines", "/producers", "/keys"}  # fmt: skip
 
 

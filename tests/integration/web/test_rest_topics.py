@@ -86,6 +86,30 @@ def test_topics_come_in_pages(api: httpx.Client, topic: str) -> None:
     assert found == names
 
 
+def test_figures_are_of_the_topics_of_a_page(api: httpx.Client, topic: str) -> None:
+    names = [f"{topic}-{each}" for each in "ab"]
+    for name in names:
+        create(api, name, partitions=2)
+    send(api, names[1], "1", "2", "3", partition=1)
+    query = {"search": topic, "limit": 1}
+    page = api.get("/topic-figures", params=query).json()
+    (first,) = page["items"]
+    assert first == {
+        "topic": names[0],
+        "messages": 0,
+        "written": 0,
+        "size_bytes": 0,
+        "leaderless": 0,
+        "underreplicated": 0,
+    }
+    after = api.get("/topic-figures", params={**query, "after": page["next"]}).json()
+    (second,) = after["items"]
+    assert (second["topic"], after["next"]) == (names[1], None)
+    assert (second["messages"], second["written"]) == (3, 3)
+    sizes = api.get(f"/topics/{names[1]}/sizes").json()
+    assert second["size_bytes"] == sum(each["size_bytes"] for each in sizes) > 0
+
+
 def test_messages_are_sent_and_read_in_pages(api: httpx.Client, topic: str) -> None:
     create(api, topic, partitions=2)
     headers = [{"name": "h", "value": {"base64": "/w=="}}, {"name": "n"}]

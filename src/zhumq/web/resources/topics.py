@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from zhumq.admin import retention, settings, sizes, subscriptions, topics
+from zhumq.admin import retention, settings, sizes, subscriptions, topic_figures, topics
 from zhumq.web.brokers import Brokers
 from zhumq.web.names import (
     INT32_MAX,
@@ -86,6 +86,13 @@ def list_topics(brokers: Brokers, query: TopicQuery) -> Page[topics.TopicSummary
         if (query.internal or not each.is_internal) and sought in each.topic.lower()
     ]
     return page_of(found, lambda each: each.topic, limit=query.limit, after=query.after)
+
+
+def list_figures(brokers: Brokers, query: TopicQuery) -> Page[topic_figures.TopicFigures]:
+    """Show messages, size and health of a page of the list of topics: of the page that the same query lists."""
+    page = list_topics(brokers, query)
+    names = [each.topic for each in page.items]
+    return Page(items=topic_figures.topic_figures(brokers.connection, names), next=page.next)
 
 
 def create_topic(brokers: Brokers, body: NewTopic) -> topics.Topic:

@@ -3,26 +3,34 @@
 import { change, get } from '../api.js';
 import { h, patch, path, withQuery } from '../dom.js';
 import { field, InvalidInput, openDialog } from '../forms.js';
-import { count } from '../format.js';
-import { button, pager, topicLink } from '../parts.js';
+import { bytes, count, plural } from '../format.js';
+import { rate } from '../history.js';
+import { badge, button, pager, topicLink } from '../parts.js';
 import { go, setAddress } from '../router.js';
 import { table } from '../table.js';
 
 const PAGE_ROWS = 100;
+const FIGURES_MS = 10_000;
+const RATE_MS_MIN = 4_000; // between two readings: a rate of less is one of chance
 const TYPING_MS = 200;
 
 export default function showTopics(page) {
   const query = { search: page.query.get('search') ?? '', internal: page.query.get('internal') === 'true', after: page.query.get('after') ?? '' };
   const pages = h('div', null);
+  let listed = null;
+  let figures = new Map();
   const list = table({
     caption: 'Topics',
     key: (each) => each.topic,
     empty: 'No topic has this in its name.',
     columns: [
       { title: 'Topic', kind: 'wide', cell: (each) => topicLink(each.topic) },
+      { title: 'Messages', kind: 'number', cell: (each) => messages(each.topic, figures.get(each.topic)), sort: (each) => figures.get(each.topic)?.messages },
+      { title: 'Written/s', kind: 'number', cell: (each) => written(figures.get(each.topic)), sort: (each) => figures.get(each.topic)?.perSecond },
+      { title: 'Size', kind: 'number', cell: (each) => bytes(figures.get(each.topic)?.size_bytes), sort: (each) => figures.get(each.topic)?.size_bytes },
       { title: 'Partitions', kind: 'number', cell: (each) => count(each.partitions), sort: (each) => each.partitions },
       { title: 'Replicas', kind: 'number', cell: (each) => count(each.replicas), sort: (each) => each.replicas },
-      { title: 'Messages', cell: (each) => h('a', { href: path`/topics/${each.topic}/messages` }, 'Messages') },
+      { title: 'State', cell: (each) => state(figures.get(each.topic)) },
     ],
   });
   let typing = null;
@@ -53,10 +61,45 @@ export default function showTopics(page) {
     everyMs: 15_000,
     load: (signal) => get('/topics', { ...query, limit: PAGE_ROWS }, { signal }),
     show(found) {
+      const isOther = listed !== null && found !== listed;
+      listed = found;
       list.update(found.items);
       patch(pages, pager(query.after, found.next, (after) => withQuery('/topics', { ...query, after })));
+      if (isOther) counting.refresh();
     },
   });
+  // The list is there before its figures, which take the brokers longer.
+  const counting = page.watch({
+    everyMs: FIGURES_MS,
+    load: async (signal) => ({ atMs: Date.now(), found: await get('/topic-figures', { ...query, limit: PAGE_ROWS }, { signal }) }),
+    show({ atMs, found }) {
+      figures = new Map(found.items.map((each) => [each.topic, withRate(each, figures.get(each.topic), atMs)]));
+      if (listed !== null) list.update(listed.items);
+    },
+    fail() {}, // The topics are shown without their figures.
+  });
+}
+
+/** The figures of a topic with the rate since they were last read; at first there is none. */
+function withRate(found, before, atMs) {
+  if (before !== undefined && atMs - before.atMs < RATE_MS_MIN) return { ...before, ...found, written: before.written };
+  const isKnown = before !== undefined && found.written !== null && before.written !== null && found.written >= before.written;
+  return { ...found, atMs, perSecond: isKnown ? ((found.written - before.written) * 1000) / (atMs - before.atMs) : null };
+}
+
+function messages(topic, figures) {
+  return h('a', { href: path`/topics/${topic}/messages`, title: 'The newest messages' }, count(figures?.messages));
+}
+
+function written(figures) {
+  return figures?.perSecond === null || figures?.perSecond === undefined ? '–' : rate(figures.perSecond);
+}
+
+function state(figures) {
+  if (figures === undefined) return '';
+  if (figures.leaderless) return badge(`${plural(figures.leaderless, 'partition')} without a leader`, 'bad');
+  if (figures.underreplicated) return badge(`${count(figures.underreplicated)} under-replicated`, 'warn');
+  return badge('in sync', 'good');
 }
 
 /** Ask for a new topic, and go to its page. */

@@ -1,0 +1,81 @@
+"""Figures of many topics, each in few numbers: asked for together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zhumq.admin.connection import ClusterConnection
+from zhumq.admin.errors import Refused
+from zhumq.admin.offsets import known_ends, known_starts
+from zhumq.admin.sizes import sizes_by_replica
+from zhumq.model.ids import TopicPartition
+
+Place = tuple[str, int]  # topic and partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFigures:
+    """How much a topic has, and how its partitions are. What no broker answers, or the caller may not know, is None."""
+
+    topic: str
+    messages: int | None  # of the partitions that have a leader
+    written: int | None  # the latest offsets, added up: two of them are a rate
+    size_bytes: int | None  # of the leaders' replicas
+    leaderless: int  # partitions
+    underreplicated: int  # partitions
+
+
+def topic_figures(connection: ClusterConnection, topics: Sequence[str]) -> list[TopicFigures]:
+    """The figures of topics, in the order that they were asked for; without those that do not exist. A broker is asked for
+    all of them at once."""
+    metadata = connection.metadata()
+    found = {name: metadata.topics[name].partitions for name in topics if name in metadata.topics}
+    leaders = {
+        (name, number): each.leader
+        for name, partitions in found.items()
+        for number, each in partitions.items()
+        if each.leader in metadata.brokers
+    }
+    starts = known_starts(connection, leaders)
+    ends = known_ends(connection, leaders)
+    sizes = _leader_sizes(connection, leaders)
+    return [
+        _figures(name, partitions, leaders, starts, ends, sizes)
+        for name, partitions in found.items()
+    ]
+
+
+def _figures(
+    name: str,
+    partitions: Mapping[int, Any],
+    leaders: Mapping[Place, int],
+    starts: Mapping[Place, int],
+    ends: Mapping[Place, int],
+    sizes: Mapping[Place, int],
+) -> TopicFigures:
+    places = [(name, number) for number in partitions]
+    known = [place for place in places if place in starts and place in ends]
+    sized = [sizes[place] for place in places if place in sizes]
+    return TopicFigures(
+        topic=name,
+        messages=sum(ends[place] - starts[place] for place in known) if known else None,
+        written=sum(ends[place] for place in known) if known else None,
+        size_bytes=sum(sized) if sized else None,
+        leaderless=sum(place not in leaders for place in places),
+        underreplicated=sum(len(each.isrs) < len(each.replicas) for each in partitions.values()),
+    )
+
+
+def _leader_sizes(connection: ClusterConnection, leaders: Mapping[Place, int]) -> dict[Place, int]:
+    """The bytes of the leaders' replicas; none where the caller may not know them."""
+    asked: dict[str, list[int]] = {}
+    for topic, partition in leaders:
+        asked.setdefault(topic, []).append(partition)
+    if not asked:
+        return {}
+    try:
+        held = sizes_by_replica(connection, asked)
+    except Refused:
+        return {}
+    sizes = {place: held.get((TopicPartition(*place), broker)) for place, broker in leaders.items()}
+    return {place: size for place, size in sizes.items() if size is not None}
