@@ -61,6 +61,32 @@ def test_the_lag_of_a_group_is_seen_falling(
     expect(cell(offsets, "Progress")).to_have_text("no consumer")
 
 
+def test_a_topic_shows_the_groups_that_read_it(
+    page: Page, api: httpx.Client, running: RunningBroker, topic: str
+) -> None:
+    for name in (topic, f"{topic}-other"):
+        create(api, name, partitions=2)
+        send(api, name, "1", "2", "3", partition=1)
+    behind, elsewhere, reads = (f"{topic}-{each}" for each in ("behind", "elsewhere", "reads"))
+    for group, read in ((behind, topic), (behind, f"{topic}-other"), (elsewhere, f"{topic}-other")):
+        to = {"topic": read, "to": "earliest"}
+        api.post(f"/groups/{group}/reset", json=to).raise_for_status()
+    page.goto(f"/topics/{topic}/groups")
+    ready(page)
+    groups = page.locator('main tbody td[data-title="Group"]')
+    expect(groups).to_have_text([behind])
+    # The lag in the other topic is not this one's.
+    expect(cell(row(page, behind), "Lag here")).to_have_text("3")
+    expect(cell(row(page, behind), "Note")).to_contain_text("no consumer")
+    # A group that reads, and has committed nothing.
+    with Consumer(topic, group=reads, auto_ack=False, bootstrap=running.bootstrap) as consumer:
+        assert next(iter(consumer)).value == b"1"
+        expect(groups).to_have_text([behind, reads])
+        expect(cell(row(page, reads), "Members here")).to_have_text("1")
+    groups.get_by_role("link", name=behind).click()
+    expect(page).to_have_url(re.compile(f"/groups/{behind}$"))
+
+
 def test_a_reset_is_previewed_then_done_and_the_group_deleted(
     page: Page, api: httpx.Client, topic: str
 ) -> None:

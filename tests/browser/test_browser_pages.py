@@ -24,6 +24,7 @@ PAGES = {
     "/topics/orders": "orders",
     "/topics/orders/messages": "orders",
     "/topics/orders/messages?partition=0&offset=0": "orders",
+    "/topics/orders/groups": "orders",
     "/topics/orders/settings": "orders",
     "/topics/orders/retention": "orders",
     "/topics/orders/producers": "orders",

@@ -43,6 +43,7 @@ ROUTES: Final[tuple[Endpoint, ...]] = (
     endpoint("GET", "/topics/{topic}", topics.describe_topic),
     endpoint("PATCH", "/topics/{topic}", topics.alter_topic),
     endpoint("DELETE", "/topics/{topic}", topics.delete_topic),
+    endpoint("GET", "/topics/{topic}/groups", topics.list_groups),
     endpoint("GET", "/topics/{topic}/settings", topics.list_settings),
     endpoint("GET", "/topics/{topic}/sizes", topics.list_sizes),
     endpoint("GET", "/topics/{topic}/retention", topics.explain_retention),

@@ -16,6 +16,7 @@ from zhumq.admin.errors import InUse, NotFound
 from zhumq.admin.group_lags import GroupLag, group_lags, lag_of
 from zhumq.admin.groups import GroupOffset, GroupSummary, OffsetChange
 from zhumq.admin.offsets import Position, committed_offsets
+from zhumq.admin.topic_groups import names_of_topic_groups, topic_groups
 from zhumq.admin.topics import create_topic, describe_topic
 from zhumq.client.message import Message
 from zhumq.client.producer import Producer
@@ -165,6 +166,16 @@ def test_the_lags_of_groups_of_all_kinds_are_those_that_each_is_described_with(
         assert {each.group: replace(each, lag_seconds=None) for each in described} == expected
         (absent,) = found.left_out
         assert (absent.group, absent.reason) == ("absent", "there is no group 'absent'")
+        for name in names:  # Each group reads the topic of its name.
+            (reader,) = topic_groups(connection, name, names_of_topic_groups(connection, name))
+            assert (reader.group, reader.partitions) == (name, 1)
+            assert (reader.members, reader.lag, reader.idle_partitions) == (
+                expected[name].members,
+                expected[name].lag,
+                expected[name].idle_partitions,
+            )
+        with pytest.raises(NotFound, match="there is no topic 'absent'"):
+            names_of_topic_groups(connection, "absent")
 
 
 def test_dead_letters_are_counted_read_and_replayed_once(

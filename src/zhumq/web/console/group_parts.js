@@ -1,6 +1,6 @@
 /** What the pages of groups share. */
 
-import { duration } from './format.js';
+import { duration, visible } from './format.js';
 import { badge } from './parts.js';
 
 const GOOD = new Set(['Stable', 'Active']);
@@ -11,6 +11,12 @@ export function stateBadge(state) {
   if (GOOD.has(state)) return badge(state, 'good');
   if (MOVING.has(state)) return badge(state, 'warn');
   return badge(state, 'plain');
+}
+
+/** What reads in a group, and in which mode, if it has subscriptions. */
+export function kindOf(group) {
+  if (group.mode === null || group.mode === undefined) return visible(group.type.toLowerCase());
+  return `${group.type.toLowerCase()}, ${visible(group.mode)}`;
 }
 
 /**

@@ -12,6 +12,7 @@ const ROUTES = [
   ['/topics', '/topics', () => import('./pages/topics.js')],
   ['/topics/:topic', '/topics', () => import('./pages/topic.js')],
   ['/topics/:topic/messages', '/topics', () => import('./pages/messages.js')],
+  ['/topics/:topic/groups', '/topics', () => import('./pages/topic_groups.js')],
   ['/topics/:topic/settings', '/topics', () => import('./pages/topic_settings.js')],
   ['/topics/:topic/retention', '/topics', () => import('./pages/topic_retention.js')],
   ['/topics/:topic/producers', '/topics', () => import('./pages/topic_producers.js')],

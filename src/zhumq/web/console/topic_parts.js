@@ -9,6 +9,7 @@ import { go } from './router.js';
 const TABS = [
   ['', 'Partitions'],
   ['/messages', 'Messages'],
+  ['/groups', 'Groups'],
   ['/settings', 'Settings'],
   ['/retention', 'Retention'],
   ['/producers', 'Producers'],

@@ -6,7 +6,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from zhumq.admin import retention, settings, sizes, subscriptions, topic_figures, topics
+from zhumq.admin import (
+    retention,
+    settings,
+    sizes,
+    subscriptions,
+    topic_figures,
+    topic_groups,
+    topics,
+)
 from zhumq.web.brokers import Brokers
 from zhumq.web.names import (
     INT32_MAX,
@@ -139,6 +147,16 @@ def list_settings(brokers: Brokers, topic: TopicName) -> list[TopicSetting]:
     topics.topic_partitions(brokers.connection, topic)
     found = settings.topic_settings(brokers.connection, topic)
     return shown_settings(found)
+
+
+def list_groups(
+    brokers: Brokers, topic: TopicName, query: PageQuery
+) -> Page[topic_groups.TopicGroup]:
+    """List the groups that read a topic by name, with their lag in it."""
+    found = topic_groups.names_of_topic_groups(brokers.connection, topic)
+    page = page_of(found, lambda each: each.group, limit=query.limit, after=query.after)
+    items = topic_groups.topic_groups(brokers.connection, topic, page.items)
+    return Page(items=items, next=page.next)
 
 
 def list_sizes(brokers: Brokers, topic: TopicName, query: SizeQuery) -> list[PartitionSize]:

@@ -3,8 +3,8 @@
 import { get } from '../api.js';
 import { h, patch, withQuery } from '../dom.js';
 import { field } from '../forms.js';
-import { count, visible } from '../format.js';
-import { behind, stateBadge } from '../group_parts.js';
+import { count } from '../format.js';
+import { behind, kindOf, stateBadge } from '../group_parts.js';
 import { badge, groupLink, pager, problemBox } from '../parts.js';
 import { setAddress } from '../router.js';
 import { table } from '../table.js';
@@ -78,11 +78,6 @@ export default function showGroups(page) {
       if (found !== null) list.update(found.items);
     },
   });
-}
-
-function kindOf(group) {
-  if (group.mode === null || group.mode === undefined) return visible(group.type.toLowerCase());
-  return `${group.type.toLowerCase()}, ${visible(group.mode)}`;
 }
 
 function trouble(lag) {
