@@ -99,6 +99,21 @@ def run(
     raise typer.Exit(code)
 
 
+@app.command()
+def check(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE.yml...", help="Files, or names of `zhumq pipeline list`."),
+    ],
+    values: SetOption = None,
+) -> None:
+    """Find mistakes in pipeline files and their tests, without Spark and without a broker.
+
+    Exit code: 2 a file is wrong. `preview` finds what only Spark knows, such as a missing column.
+    """
+    raise typer.Exit(_program("pipeline_mistakes").check_files(files, parse_settings(values or [])))
+
+
 @app.command("test")
 def run_tests(
     file: FileArgument,

@@ -53,6 +53,16 @@ class Case:
 
 
 def read_cases(pipeline: Pipeline, whole: Field, other: Path | None) -> tuple[Case, ...]:
+    """The tests of a pipeline, as `find_cases`. Raises SpecInvalid, also if there are none."""
+    found = find_cases(pipeline, whole, other)
+    if not found:
+        raise SpecInvalid(
+            f"{pipeline.file}: has no tests: add the field `{TESTS}`, or the file {_beside(pipeline)}"
+        )
+    return found
+
+
+def find_cases(pipeline: Pipeline, whole: Field, other: Path | None) -> tuple[Case, ...]:
     """The tests in the pipeline's file, and in another file. Raises SpecInvalid.
 
     `whole` is the document of the pipeline with its parameters. Without another file, one with the name
@@ -62,7 +72,7 @@ def read_cases(pipeline: Pipeline, whole: Field, other: Path | None) -> tuple[Ca
     own = whole.fields().get(TESTS)
     if own is not None:
         found += _cases(own, pipeline)
-    beside = Path(pipeline.file).with_suffix(".tests.yml")
+    beside = _beside(pipeline)
     path = other or (beside if beside.exists() else None)
     if path is not None:
         try:
@@ -72,14 +82,14 @@ def read_cases(pipeline: Pipeline, whole: Field, other: Path | None) -> tuple[Ca
         fields = top.with_parameters(whole.parameters).fields()
         fields.only(TESTS)
         found += _cases(fields.need(TESTS), pipeline)
-    if not found:
-        raise SpecInvalid(
-            f"{pipeline.file}: has no tests: add the field `{TESTS}`, or the file {beside}"
-        )
     for index, case in enumerate(found):
         if any(case.name == each.name for each in found[:index]):
             raise case.mark.wrong(f"there are two tests named {case.name!r}")
     return tuple(found)
+
+
+def _beside(pipeline: Pipeline) -> Path:
+    return Path(pipeline.file).with_suffix(".tests.yml")
 
 
 def _cases(field: Field, pipeline: Pipeline) -> list[Case]:

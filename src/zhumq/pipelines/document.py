@@ -100,7 +100,7 @@ class Field:
         text = self.text()
         if text not in choices:
             self.fail(
-                f"must be one of {', '.join(choices)}, not {text!r}{_did_you_mean(text, choices)}"
+                f"must be one of {', '.join(choices)}, not {text!r}{did_you_mean(text, choices)}"
             )
         return text
 
@@ -215,7 +215,7 @@ class Fields:
         for name, field in self._found.items():
             if name not in names:
                 field.fail(
-                    f"there is no such field{_did_you_mean(name, names)};"
+                    f"there is no such field{did_you_mean(name, names)};"
                     f" here there are {', '.join(names)}"
                 )
 
@@ -253,6 +253,6 @@ def parse_document(raw: bytes, file: str) -> Field:
     return Field(node, file=file, name="", parameters={})
 
 
-def _did_you_mean(word: str, choices: tuple[str, ...]) -> str:
+def did_you_mean(word: str, choices: tuple[str, ...]) -> str:
     near = difflib.get_close_matches(word, choices, n=1)
     return f" (did you mean {str(near[0])!r}?)" if near else ""

@@ -12,7 +12,7 @@ from zhumq.pipelines.ddl import parse_ddl
 from zhumq.pipelines.decoded import MessageDecoder
 from zhumq.pipelines.inspect import parse_lines
 from zhumq.pipelines.routing import MESSAGE, MESSAGE_COLUMNS, REASON
-from zhumq.pipelines.spec import OnChange, ParseFormat, ParseStep
+from zhumq.pipelines.spec import RESERVED_COLUMNS, OnChange, ParseFormat, ParseStep
 from zhumq.pipelines.spec_errors import need_column, spec_errors
 
 CHANGE: Final = "_change"  # the fields of a message that the schema does not have, or null
@@ -30,7 +30,6 @@ _PARSED: Final = "_parsed"
 _CORRUPT: Final = "_corrupt"
 _KEYS: Final = "_keys"
 _VALUES: Final = "_values"
-_RESERVED: Final = (MESSAGE, REASON, CHANGE, ADDED, _PARSED, _CORRUPT, _KEYS, _VALUES)
 # Java's engine recurses for a repeated group, so it has a bound: so many escapes in one text.
 _ESCAPES_MAX: Final = 1000
 _MAP: Final = "MAP<STRING, STRING>"
@@ -75,7 +74,7 @@ def parse(frame: DataFrame, step: ParseStep, decoder: MessageDecoder | None) -> 
 def _assembled(frame: DataFrame, step: ParseStep, found: _Fields) -> DataFrame:
     # Spark's column names are case-insensitive.
     taken = {name.lower() for name in found.columns}
-    for name in _RESERVED:
+    for name in RESERVED_COLUMNS:
         if name in taken:
             raise step.schema_mark.wrong(f"a field cannot be named {name!r}: pipelines use it")
     adds = step.on_change is OnChange.ADD_COLUMNS

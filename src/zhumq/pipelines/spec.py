@@ -14,6 +14,10 @@ TABLE_FORMATS: Final = (*FILE_FORMATS, "delta", "iceberg", "jdbc")
 DEAD_LETTERS: Final = "dead_letters"
 # The rows that expect steps send to a sink are the input of that sink; no view has such a name.
 QUARANTINE: Final = "quarantine of "
+# Columns that pipelines use for themselves: no field of a schema has such a name.
+RESERVED_COLUMNS: Final = (
+    "_message", "_reason", "_change", "_added", "_parsed", "_corrupt", "_keys", "_values",
+)  # fmt: skip
 # Options of a stream that a batch does not have, and the group, whose offsets a preview leaves alone.
 STREAM_OPTIONS: Final = frozenset(
     {

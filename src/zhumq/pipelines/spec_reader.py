@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from zhumq.model.address import parse_addresses
 from zhumq.pipelines.document import Field, Fields, SpecInvalid, read_document
-from zhumq.pipelines.files_reader import read_files
+from zhumq.pipelines.function_check import check_functions
 from zhumq.pipelines.jdbc_reader import read_database, read_target, refuse_keys
 from zhumq.pipelines.merge_reader import read_merge
 from zhumq.pipelines.secrets import security_texts, without_prefix
+from zhumq.pipelines.source_reader import read_sources, table_path
 from zhumq.pipelines.spec import (
     DEAD_LETTERS,
     KEPT_COLUMNS,
@@ -20,7 +22,6 @@ from zhumq.pipelines.spec import (
     DeadLetters,
     EmptySink,
     ExpectStep,
-    FilesSource,
     MergeSink,
     OnChange,
     OnError,
@@ -31,23 +32,27 @@ from zhumq.pipelines.spec import (
     Source,
     Step,
     TableSink,
-    TableSource,
     TopicSink,
     TopicSource,
     Trigger,
     TriggerKind,
 )
+from zhumq.pipelines.sql_text import views_in
 from zhumq.pipelines.step_reader import (
-    add_view,
     check_function,
+    check_query,
     check_sql,
     read_steps,
-    read_watermark,
     view_of,
 )
-from zhumq.spark.options import OptionInvalid, read_options
+from zhumq.pipelines.topic_fields import (
+    refuse_endless_dead_letters,
+    sink_options,
+    target_topic,
+)
 
 PARAMETERS_MAX: Final = 100
+BATCH: Final = "batch"  # the view of a micro-batch
 SINKS_MAX: Final = 20  # each is a streaming query with threads and a checkpoint of its own
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -57,7 +62,9 @@ _UNITS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hou
 
 def load_pipeline(path: Path, given: Mapping[str, str] | None = None) -> Pipeline:
     """The pipeline in a file, with values for its parameters. Raises SpecInvalid."""
-    return parse_pipeline(read_document(path), str(path), given or {})
+    pipeline = parse_pipeline(read_document(path), str(path), given or {})
+    check_functions(pipeline)
+    return pipeline
 
 
 def parse_pipeline(whole: Field, file: str, given: Mapping[str, str]) -> Pipeline:
@@ -69,22 +76,21 @@ def parse_pipeline(whole: Field, file: str, given: Mapping[str, str]) -> Pipelin
     trigger = _trigger(top.get("trigger"))
     streaming = trigger.kind is not TriggerKind.BATCH
     views: list[str] = []
-    sources = _sources(top.need("sources"), views, streaming=streaming)
+    sources = read_sources(top.need("sources"), views, streaming=streaming)
     steps = read_steps(top.get("steps"), views, folder=Path(file).parent)
     sinks = _sinks(top.need("sinks"), views, _quarantines(steps), streaming=streaming)
-    dead_letters = _dead_letters(top.get(DEAD_LETTERS))
+    dead_letters = _dead_letters(top.get(DEAD_LETTERS), sources if streaming else ())
     _check_targets(steps, sinks, dead_letters)
     _check_iceberg(sinks, top.get("spark"))
-    bootstrap, description, spark = top.get("bootstrap"), top.get("description"), top.get("spark")
-    security = top.get("security")
+    description, security = top.get("description"), top.get("security")
     return Pipeline(
         file=file,
         name=name.text(),
         description=" ".join(description.text().split()) if description else "",
-        bootstrap=bootstrap.text() if bootstrap else None,
+        bootstrap=_bootstrap(top.get("bootstrap")),
         security=without_prefix(security) if security else {},
         trigger=trigger,
-        spark=spark.fields().as_texts() if spark else {},
+        spark=_spark(top.get("spark")),
         sources=sources,
         steps=steps,
         sinks=sinks,
@@ -177,6 +183,29 @@ def _parameters(top: Fields, file: str, given: Mapping[str, str]) -> dict[str, s
     return values
 
 
+def _bootstrap(field: Field | None) -> str | None:
+    if field is None:
+        return None
+    text = field.text()
+    try:
+        parse_addresses(text)
+    except ValueError as error:
+        field.fail(f"{error}; a broker listens at 127.0.0.1:9092, for example")
+    return text
+
+
+def _spark(field: Field | None) -> dict[str, str]:
+    """The settings of the session. Spark ignores those whose names it does not know."""
+    if field is None:
+        return {}
+    for name, part in field.fields():
+        if not name.startswith("spark."):
+            part.fail(f"is no setting of Spark: their names begin with spark., as spark.{name}")
+        if name == "spark.master":
+            part.fail("is not given here: zhumq pipeline run --master URL")
+    return field.fields().as_texts()
+
+
 def _trigger(field: Field | None) -> Trigger:
     if field is None:
         return Trigger(kind=TriggerKind.AVAILABLE_NOW)
@@ -188,69 +217,6 @@ def _trigger(field: Field | None) -> Trigger:
         field.fail(f"is batch, available-now, or a time such as 10s, not {text!r}")
     unit = _UNITS.get(match[2], match[2])
     return Trigger(kind=TriggerKind.INTERVAL, interval=f"{match[1]} {unit}")
-
-
-def _sources(field: Field, views: list[str], *, streaming: bool) -> tuple[Source, ...]:
-    found: list[Source] = []
-    for name, source in field.fields():
-        add_view(source, name, views)
-        found.append(_source(name, source, streaming=streaming))
-    if not found:
-        field.fail("names no source")
-    if streaming and not any(isinstance(each, TopicSource | FilesSource) for each in found):
-        field.fail(
-            "a stream needs a topic or files among its sources; without them, set trigger: batch"
-        )
-    return tuple(found)
-
-
-def _source(name: str, field: Field, *, streaming: bool) -> Source:
-    fields = field.fields()
-    # `pattern` is that of the names of topics, and beside `files` that of the names of files.
-    if fields.get("files") is not None:
-        return read_files(name, fields, fields.need("files"))
-    kind, what = fields.one_of("topic", "topics", "pattern", "segments", "table")
-    given = fields.get("options")
-    options = security_texts(given) if given else {}
-    if kind == "table":
-        fields.only("table", "format", "options")
-        kind_of_table = fields.get("format")
-        return TableSource(
-            name=name,
-            mark=field.mark,
-            path=what.text(),
-            format=kind_of_table.text() if kind_of_table else "parquet",
-            options=options,
-        )
-    fields.only(kind, "from", "until", "headers", "columns", "watermark", "options")
-    if kind == "segments":
-        if streaming:
-            what.fail("a stream needs a broker; segment folders are for trigger: batch")
-        options["path"] = what.text()
-    elif kind == "pattern":
-        options["subscribePattern"] = what.text()
-    else:
-        options["subscribe"] = ",".join(what.texts())
-    start, until = fields.get("from"), fields.get("until")
-    if start is not None or streaming:
-        options.setdefault("startingOffsets", start.text() if start else "earliest")
-    if until is not None:
-        options["endingOffsets"] = until.text()
-    headers, columns = fields.get("headers"), fields.get("columns")
-    if headers is not None:
-        options["includeHeaders"] = "true" if headers.flag() else "false"
-    if columns is not None:
-        options["columns"] = ", ".join(columns.texts())
-    try:
-        read_options(options, streaming=streaming)
-    except OptionInvalid as error:
-        field.fail(str(error))
-    return TopicSource(
-        name=name,
-        mark=field.mark,
-        options=options,
-        watermark=read_watermark(fields.get("watermark")),
-    )
 
 
 def _sinks(
@@ -298,9 +264,8 @@ def _sink(
     if kind == "merge":
         return read_merge(name, fields, what, chosen)
     if kind == "table":
-        return _table_sink(name, field, what, chosen)
+        return _table_sink(name, field, what, chosen, views)
     given, mode = fields.get("options"), fields.get("mode")
-    options = security_texts(given) if given else {}
     output = mode.choice("append", "update", "complete") if mode else "append"
     if kind == "topic":
         fields.only("topic", "from", "key", "value", "keep", "mode", "rate", "options")
@@ -312,7 +277,7 @@ def _sink(
             name=name,
             mark=field.mark,
             input=chosen,
-            topic=what.text(),
+            topic=target_topic(what),
             key=(check_sql(key), key.mark) if key else None,
             value=(check_sql(value), value.mark) if value else None,
             keep=(
@@ -320,7 +285,7 @@ def _sink(
             ),
             mode=output,
             rate=(rate.number(minimum=0) or None) if rate else None,
-            options=options,
+            options=sink_options(given),
         )
     if kind == "console":
         fields.only("console", "from", "mode")
@@ -338,7 +303,7 @@ def _sink(
     )
 
 
-def _table_sink(name: str, field: Field, what: Field, source: str) -> TableSink:
+def _table_sink(name: str, field: Field, what: Field, source: str, views: list[str]) -> TableSink:
     fields = field.fields()
     fields.only(
         "table", "from", "format", "partition_by", "batch_sql", "keys", "sequence_by", "options"
@@ -357,22 +322,42 @@ def _table_sink(name: str, field: Field, what: Field, source: str) -> TableSink:
         name=name,
         mark=field.mark,
         input=source,
-        path=what.text(),
+        path=table_path(what),
         format=kind,
-        partition_by=columns.texts() if columns else (),
+        partition_by=_partition_columns(columns) if columns else (),
         partition_mark=(columns or field).mark,
-        batch_sql=(check_sql(batch_sql), batch_sql.mark) if batch_sql else None,
+        batch_sql=(_batch_sql(batch_sql, views), batch_sql.mark) if batch_sql else None,
         options=options,
         jdbc=read_target(fields, what) if kind == "jdbc" else None,
     )
 
 
-def _dead_letters(field: Field | None) -> DeadLetters | None:
+def _partition_columns(field: Field) -> tuple[str, ...]:
+    names = field.texts()
+    for each in names:
+        if names.count(each) > 1:
+            field.fail(f"names the column {each!r} twice")
+    return names
+
+
+def _batch_sql(field: Field, views: list[str]) -> str:
+    text = check_query(field, [BATCH, *views])
+    if not views_in(text, [BATCH]):
+        field.fail(f"does not read the view {BATCH!r}, which is the micro-batch")
+    return text
+
+
+def _dead_letters(field: Field | None, streamed: tuple[Source, ...]) -> DeadLetters | None:
     if field is None:
         return None
     fields = field.fields()
     fields.only("topic")
-    return DeadLetters(topic=fields.need("topic").text(), mark=field.mark)
+    what = fields.need("topic")
+    topic = target_topic(what)
+    for source in streamed:
+        if isinstance(source, TopicSource):
+            refuse_endless_dead_letters(what, topic, source.options.get("subscribe", "").split(","))
+    return DeadLetters(topic=topic, mark=field.mark)
 
 
 def _report(field: Field | None) -> Report | None:

@@ -1,5 +1,6 @@
-"""Reads SQL without Spark: which views a query names, and quotes and brackets that are not closed."""
+"""Reads SQL without Spark: which views a query names, and mistakes that show before Spark reads it."""
 
+import difflib
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -40,6 +41,10 @@ _ENDS: Final = frozenset(
     ]
 )
 
+# How a query begins; in brackets, only such a query has tables after its FROM, not a function like EXTRACT.
+_QUERY_WORDS: Final = ("select", "with", "from", "values", "table", "map", "reduce")
+_NOT_TABLES: Final = ("lateral", "values", "stream", "from")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlMistake:
@@ -75,6 +80,32 @@ def find_mistake(sql: str) -> SqlMistake | None:
             opened.pop()
     if opened:
         return _mistake(sql, opened[-1], f"the bracket {opened[-1].text} is not closed")
+    return None
+
+
+def find_query_mistake(sql: str, views: Collection[str]) -> SqlMistake | None:
+    """A statement that is no query, several of them, or a table that is none of the views."""
+    tokens = list(_tokens(sql))
+    first = next((each for each in tokens if each.text != "("), tokens[0])
+    word = first.text.lower()
+    if word not in _QUERY_WORDS:
+        near = difflib.get_close_matches(word, _QUERY_WORDS, n=1)
+        hint = f" (did you mean {near[0].upper()}?)" if near else ""
+        return _mistake(sql, first, f"a query begins with SELECT or WITH, not {first.text}{hint}")
+    ends = [index for index, each in enumerate(tokens) if each.text == ";"]
+    if ends and ends[0] + 1 < len(tokens):
+        return _mistake(sql, tokens[ends[0] + 1], "one step is one query: write another step")
+    known = [view.lower() for view in views]
+    own = _own_names(tokens) | _names_with_columns(tokens)
+    for token in _tables_of_queries(tokens):
+        name = _plain(token)
+        if name not in known and name not in own:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            words = (
+                f"there is no source or step {name!r} above{hint}; there are: {', '.join(views)}"
+            )
+            return _mistake(sql, token, f"{words}. A table of a catalog is DATABASE.TABLE")
     return None
 
 
@@ -122,6 +153,42 @@ def _own_names(tokens: list[_Token]) -> frozenset[str]:
         for token, word, bracket in zip(tokens, tokens[1:], tokens[2:], strict=False)
         if token.kind == "name" and word.text.lower() == "as" and bracket.text == "("
     )
+
+
+def _names_with_columns(tokens: list[_Token]) -> frozenset[str]:
+    """The names of common table expressions whose columns are named: `WITH RECURSIVE a (n) AS (`."""
+    found, opened = set[str](), list[int]()
+    for index, token in enumerate(tokens):
+        if token.text == "(":
+            opened.append(index)
+        elif token.text == ")" and opened:
+            before = tokens[opened.pop() - 1]
+            following = [each.text.lower() for each in tokens[index + 1 : index + 3]]
+            if before.kind == "name" and following == ["as", "("]:
+                found.add(_plain(before))
+    return frozenset(found)
+
+
+def _tables_of_queries(tokens: list[_Token]) -> Iterator[_Token]:
+    """The names right after FROM and JOIN that can only be tables; those behind commas are left to Spark."""
+    in_query = [True]  # of each open bracket: whether a query is in it
+    for index, token in enumerate(tokens[:-1]):
+        following = tokens[index + 1]
+        if token.text == "(":
+            first = next((each for each in tokens[index:] if each.text != "("), following)
+            in_query.append(first.text.lower() in _QUERY_WORDS)
+        elif token.text == ")" and len(in_query) > 1:
+            in_query.pop()
+        elif token.kind == "name" and token.text.lower() in ("from", "join") and in_query[-1]:
+            before = tokens[index - 1].text.lower() if index else ""
+            after = tokens[index + 2].text if index + 2 < len(tokens) else ""
+            if (
+                following.kind == "name"
+                and following.text.lower() not in _NOT_TABLES
+                and before not in ("distinct", ".")
+                and after not in (".", "(")
+            ):
+                yield following
 
 
 def _tables(tokens: list[_Token], own: Collection[str]) -> Iterator[str]:

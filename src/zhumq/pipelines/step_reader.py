@@ -9,6 +9,7 @@ from zhumq.pipelines.document import Field, Fields
 from zhumq.pipelines.durations import DURATION_MS_MAX, parse_duration_ms
 from zhumq.pipelines.schema_files import WITH_SCHEMA_SOURCE, read_schema_source
 from zhumq.pipelines.spec import (
+    RESERVED_COLUMNS,
     Action,
     CheckStep,
     DeduplicateStep,
@@ -24,7 +25,7 @@ from zhumq.pipelines.spec import (
     Step,
     Watermark,
 )
-from zhumq.pipelines.sql_text import find_mistake, views_in
+from zhumq.pipelines.sql_text import find_mistake, find_query_mistake, views_in
 
 KINDS: Final = ("sql", "python", "json", "parse", "check", "expect", "deduplicate")
 STEPS_MAX: Final = 200
@@ -64,6 +65,15 @@ def check_sql(field: Field) -> str:
     """A text of SQL whose quotes and brackets are closed."""
     text = field.text()
     mistake = find_mistake(text)
+    if mistake is not None:
+        raise field.mark.wrong(mistake.words, text_line=mistake.line)
+    return text
+
+
+def check_query(field: Field, views: list[str]) -> str:
+    """One query whose tables are these views."""
+    text = check_sql(field)
+    mistake = find_query_mistake(text, views)
     if mistake is not None:
         raise field.mark.wrong(mistake.words, text_line=mistake.line)
     return text
@@ -136,6 +146,7 @@ def _sql(name: str, fields: Fields, what: Field, views: list[str], below: list[s
         if view not in views:
             itself = "itself" if view == name else f"the step {view!r} below"
             what.fail(f"reads {itself}: a step reads the sources and the steps above it")
+    check_query(what, views)
     watermark = read_watermark(fields.get("watermark"))
     return SqlStep(name=name, mark=what.mark, sql=sql, watermark=watermark)
 
@@ -225,6 +236,9 @@ def _schema(field: Field, kind: ParseFormat) -> str:
         columns = parse_ddl(text)
     except SchemaWrong as error:
         raise field.mark.wrong(str(error), text_line=error.line) from None
+    for each in columns:
+        if each.name.lower() in RESERVED_COLUMNS:
+            field.fail(f"a field cannot be named {each.name!r}: pipelines use it")
     if kind is not ParseFormat.JSON:
         for each in columns:
             if each.is_nested:

@@ -82,10 +82,10 @@ def test_a_drawing_is_the_same_each_time_and_nothing_overlaps() -> None:
 
 
 def test_names_cannot_break_the_document() -> None:
-    text = TEXT.replace("topic: bad", "topic: 'a<b>&\"c'")
+    text = TEXT.replace("table: tables/raw", "table: 'a<b>&\"c'")
     root = ET.fromstring(draw(graph_of(parse(text))))
     texts = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert 'topic a<b>&"c' in texts
+    assert 'parquet a<b>&"c' in texts
 
 
 def test_the_pipelines_that_come_with_zhumq_can_be_drawn() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from zhumq.pipelines.ddl import SchemaWrong, parse_ddl
-from zhumq.pipelines.sql_text import find_mistake, views_in
+from zhumq.pipelines.sql_text import find_mistake, find_query_mistake, views_in
 
 VIEWS = ("orders", "customers", "window", "late")
 
@@ -75,3 +75,39 @@ def test_quotes_and_brackets_that_are_not_closed() -> None:
         mistake = find_mistake(sql)
         assert mistake is not None
         assert (mistake.line, mistake.words) == (line, words)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT EXTRACT(YEAR FROM stamp), trim((a) FROM b), a IS DISTINCT FROM b FROM orders;",
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT * FROM n",
+        "with recent as (select * from Orders), `old ones` as (select 1) select * from recent join `old ones`",
+        "(SELECT * FROM orders) UNION ALL TABLE customers",
+        "SELECT * FROM shop.elsewhere JOIN range(10) JOIN LATERAL explode(a) JOIN VALUES (1) AS t (n)",
+        "FROM orders |> WHERE id IN (SELECT id FROM late)",
+        "SELECT table, join FROM ((SELECT 1)) /* FROM nowhere */ -- FROM nowhere",
+        "SELECT * FROM json.`a/b.json` JOIN (orders JOIN customers USING (id))",
+        "VALUES 1, 2",
+    ],
+)
+def test_queries_that_are_left_to_spark(sql: str) -> None:
+    assert find_query_mistake(sql, VIEWS) is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "line", "words"),
+    [
+        ("INSERT INTO t\nSELECT 1", 1, "a query begins with SELECT or WITH, not INSERT"),
+        ("((DROP TABLE x))", 1, "not DROP"),
+        ("SELECT 1;\nSELECT 2", 2, "one step is one query"),
+        ("SELECT *\nFROM ordres", 2, "there is no source or step 'ordres' above (did you mean 'orders'?)"),
+        ("SELECT *, (SELECT max(id)\nFROM nowhere) FROM orders", 2, "there is no source or step 'nowhere'"),
+        ("WITH a AS (\nSELECT * FROM b) SELECT * FROM a", 2, "there is no source or step 'b' above; there are"),
+    ],
+)  # fmt: skip
+def test_queries_that_spark_need_not_see(sql: str, line: int, words: str) -> None:
+    mistake = find_query_mistake(sql, VIEWS)
+    assert mistake is not None
+    assert mistake.line == line
+    assert words in mistake.words
