@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, TopicDes
 
 from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import NotFound, kafka_errors
-from zhumq.admin.offsets import EARLIEST, LATEST, resolve_offsets
+from zhumq.admin.offsets import known_ends, known_starts
 from zhumq.admin.settings import topic_settings
 from zhumq.admin.subscriptions import known_subscriptions
 from zhumq.model.replication_mode import MODES_SETTING, read_modes
@@ -107,16 +107,15 @@ def describe_topic(connection: ClusterConnection, name: str) -> Topic:
     """A topic with the state and the offsets of its partitions. Raises NotFound."""
     found = _describe(connection, name)
     numbers = [each.id for each in found.partitions]
-    # The offsets of a partition are its leader's to give.
-    led = [each.id for each in found.partitions if each.leader is not None]
-    earliest = resolve_offsets(connection, name, led, EARLIEST)
-    latest = resolve_offsets(connection, name, led, LATEST)
+    # The offsets of a partition are its leader's to give, and it may lose its leader at any moment.
+    led = [(name, each.id) for each in found.partitions if each.leader is not None]
+    earliest, latest = known_starts(connection, led), known_ends(connection, led)
     settings = topic_settings(connection, name)
     modes = partition_modes({key: each.value for key, each in settings.items()}, numbers)
     partitions = []
     for each in sorted(found.partitions, key=lambda each: each.id):
         mode, wanted_mode = modes[each.id]
-        first, end = earliest.get(each.id), latest.get(each.id)
+        first, end = earliest.get((name, each.id)), latest.get((name, each.id))
         partitions.append(
             Partition(
                 partition=each.id,
