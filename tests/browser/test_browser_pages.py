@@ -126,7 +126,8 @@ def test_every_dialog_is_accessible(page: Page) -> None:
     dialogs = [
         ("/topics", "Create topic"),
         ("/topics/orders", "Add partitions"),
-        ("/topics/orders", "Delete"),
+        ("/topics/orders", "Delete topic"),
+        ("/topics/orders", "Delete messages"),
         ("/topics/orders/messages", "Send a message"),
         ("/topics/orders/settings", "Change retention.ms"),
         ("/topics/orders/scheduled", "Cancel many"),

@@ -68,7 +68,7 @@ def test_a_topic_is_created_altered_and_deleted(page: Page, api: httpx.Client, t
     send(api, topic, "one", partition=0)
     page.get_by_role("link", name="Partitions").click()
     ready(page)
-    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Delete topic", exact=True).click()
     delete = dialog(page).get_by_role("button", name="Delete the topic")
     expect(dialog(page)).to_contain_text("1 message in 3 partitions")
     expect(delete).to_be_disabled()
@@ -89,6 +89,36 @@ def test_a_topic_that_others_create_and_delete_comes_and_goes(
     expect(page.get_by_role("link", name=topic, exact=True)).to_be_visible()
     api.delete(f"/topics/{topic}")
     expect(page.get_by_role("link", name=topic, exact=True)).to_have_count(0)
+
+
+def test_messages_are_deleted_after_a_look_at_how_many(
+    page: Page, api: httpx.Client, topic: str
+) -> None:
+    create(api, topic, partitions=2)
+    send(api, topic, *"abcde", partition=0)
+    send(api, topic, *"fg", partition=1)
+    page.goto(f"/topics/{topic}")
+    ready(page)
+    page.get_by_role("button", name="Delete messages").click()
+    form = dialog(page)
+    delete = form.get_by_role("button", name="Delete the messages")
+    expect(form).to_contain_text("7 messages would be deleted")
+    form.get_by_label("Delete", exact=True).select_option("offset")
+    expect(form.get_by_role("alert")).to_contain_text("Give an offset")
+    form.get_by_label("Offset or time").fill("3")
+    form.get_by_label("Partition", exact=True).fill("0")
+    expect(form).to_contain_text("3 messages would be deleted")
+    expect(form.locator("tbody tr")).to_have_count(1)
+    expect(delete).to_be_disabled()
+    form.get_by_label("Delete", exact=True).select_option("latest")
+    expect(form).to_contain_text("5 messages would be deleted")
+    send(api, topic, "later", partition=0)  # What has come since it was shown stays.
+    form.get_by_label("Type").fill(topic)
+    delete.click()
+    noted(page, "5 messages deleted")
+    partitions = api.get(f"/topics/{topic}").json()["partitions"]
+    assert [(each["earliest"], each["latest"]) for each in partitions] == [(5, 6), (0, 2)]
+    expect(cell(page.locator("main tbody tr").first, "Messages")).to_have_text("1")
 
 
 def test_the_list_has_figures_and_a_rate(page: Page, api: httpx.Client, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""`zhumq topic`: create, list, describe, alter, release and delete topics; explain their retention."""
+"""`zhumq topic`: create, list, describe, alter, release and delete topics; delete their messages; explain their retention."""
 
 import sys
 from dataclasses import asdict
@@ -8,6 +8,7 @@ import typer
 
 from zhumq.admin import settings as admin_settings
 from zhumq.admin import topics as admin
+from zhumq.admin.delete_records import delete_before, plan_deletion
 from zhumq.admin.errors import AlreadyExists
 from zhumq.admin.retention import kept_for
 from zhumq.admin.subscriptions import release_topic
@@ -23,6 +24,7 @@ from zhumq.cli.options import (
     parse_settings,
 )
 from zhumq.cli.output import headings, print_facts, print_json, print_note, print_table
+from zhumq.cli.positions import parse_position
 from zhumq.cli.retention import retention
 from zhumq.model.replication_mode import Mode
 
@@ -168,6 +170,53 @@ def alter(
     if partitions is not None:
         admin.add_partitions(connection, name, partitions)
     print_note(f"altered topic {name}")
+
+
+@app.command("delete-records")
+def delete_records(
+    name: NameArgument,
+    place: Annotated[
+        str,
+        typer.Option(
+            "--before",
+            metavar="PLACE",
+            help="latest (all messages), an offset, a time (2026-01-31T09:00:00Z) or @MILLISECONDS.",
+        ),
+    ],
+    partition: Annotated[
+        int | None, typer.Option(metavar="N", min=0, max=INT32_MAX, help="Only this partition.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be deleted.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    security: SecurityOption = None,
+) -> None:
+    """Delete the oldest messages of a topic. Asks first at a terminal."""
+    position = parse_position(place, option="--before")
+    connection = connect(bootstrap, security)
+    changes = plan_deletion(connection, name, position, partition=partition)
+    total = sum(each.deleted for each in changes)
+    if not dry_run:
+        if not yes and sys.stdin.isatty():
+            typer.confirm(f"Delete {total:,} messages of {name}?", abort=True, err=True)
+        # What was shown, and not what has come meanwhile.
+        changes = delete_before(connection, name, {each.partition: each.after for each in changes})
+    rows = [
+        {
+            "partition": each.partition,
+            "from": each.before,
+            "to": each.after,
+            "messages": each.deleted,
+        }
+        for each in changes
+    ]
+    columns = headings("partition from to messages")
+    print_table(rows, columns, empty="the topic has no partitions", as_json=as_json)
+    if dry_run:
+        print_note("nothing was deleted (--dry-run)")
 
 
 @app.command()

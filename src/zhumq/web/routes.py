@@ -47,6 +47,7 @@ ROUTES: Final[tuple[Endpoint, ...]] = (
     endpoint("GET", "/topics/{topic}/settings", topics.list_settings),
     endpoint("GET", "/topics/{topic}/sizes", topics.list_sizes),
     endpoint("GET", "/topics/{topic}/retention", topics.explain_retention),
+    endpoint("POST", "/topics/{topic}/delete-records", topics.delete_messages),
     endpoint("POST", "/topics/{topic}/release", topics.release_topic),
     endpoint("GET", "/topics/{topic}/messages", messages.read_messages),
     endpoint("POST", "/topics/{topic}/messages", messages.send_messages, HTTPStatus.CREATED),

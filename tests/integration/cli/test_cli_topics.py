@@ -67,6 +67,21 @@ def test_partitions_cannot_become_fewer(cli: Cli, topic: str) -> None:
     assert "add partitions" in cli.fails("topic", "alter", topic, "--partitions", "2")
 
 
+def test_the_oldest_messages_are_deleted(cli: Cli, topic: str) -> None:
+    cli.must("topic", "create", topic, "--partitions", "1")
+    cli.must("produce", topic, lines=["a", "b", "c"])
+    change = ("topic", "delete-records", topic, "--before")
+    shown = cli.must(*change, "2", "--dry-run", "--json").document
+    assert shown == [{"partition": 0, "from": 0, "to": 2, "messages": 2}]
+    assert cli.must("consume", topic, "--until-end").out == b"a\nb\nc\n"
+    assert cli.must(*change, "2", "--yes", "--json").document == shown
+    assert cli.must("consume", topic, "--until-end").out == b"c\n"
+    assert "cleanup.policy=compact" in cli.fails(
+        "topic", "delete-records", "__consumer_offsets", "--before", "latest", "--yes"
+    )
+    assert "takes earliest, latest" in cli.fails(*change, "yesterday", "--yes")
+
+
 def test_a_deleted_topic_is_gone(cli: Cli, topic: str) -> None:
     cli.must("topic", "create", topic)
     cli.must("topic", "delete", topic)

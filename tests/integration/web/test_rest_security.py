@@ -367,6 +367,7 @@ BODIES: dict[tuple[str, str], object] = {
     ("PUT", "/cluster/copy-rate"): {"bytes_per_second": 1},
     ("PATCH", "/topics/{topic}"): {"settings": {"retention.ms": "1"}},
     ("POST", "/topics/{topic}/messages"): {"messages": [{"value": "x"}]},
+    ("POST", "/topics/{topic}/delete-records"): {"before": "latest"},
     ("POST", "/groups/{group}/reset"): {"topic": THING, "to": "latest"},
     ("PATCH", "/groups/{group}/settings"): {"settings": {"zhumq.filter": "key = 'a'"}},
     ("POST", "/dead-letters/{topic}/replay"): {},

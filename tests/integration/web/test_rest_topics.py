@@ -209,6 +209,44 @@ def test_messages_are_found_by_their_key_and_tag(api: httpx.Client, topic: str) 
     problem(api.get(f"/topics/{topic}/lookup?key=a&tag=b"), 400)
 
 
+def test_messages_before_a_position_are_deleted(api: httpx.Client, topic: str) -> None:
+    create(api, topic, partitions=2)
+    send(api, topic, "1", "2", "3", partition=1)
+    path = f"/topics/{topic}/delete-records"
+    shown = api.post(path, json={"before": "2", "dry_run": True}).json()
+    plan = [{"partition": 0, "before": 0, "after": 0}, {"partition": 1, "before": 0, "after": 2}]
+    assert shown == {"is_done": False, "changes": plan}
+    assert api.get(f"/topics/{topic}").json()["partitions"][1]["messages"] == 3
+    offsets = [{"partition": 1, "offset": 2}]
+    done = api.post(path, json={"offsets": offsets}).json()
+    assert done == {"is_done": True, "changes": plan[1:]}
+    # Again, it deletes nothing.
+    again = api.post(path, json={"offsets": offsets}).json()
+    assert again["changes"] == [{"partition": 1, "before": 2, "after": 2}]
+    done = api.post(path, json={"before": "latest", "partition": 1}).json()
+    assert done["changes"] == [{"partition": 1, "before": 2, "after": 3}]
+    assert api.get(f"/topics/{topic}/messages").json()["items"] == []
+    for body in (
+        {},
+        {"before": "latest", "offsets": offsets},
+        {"offsets": offsets, "partition": 1},
+    ):
+        problem(api.post(path, json=body), 400)
+    problem(api.post(path, json={"before": "latest", "partition": 7}), 404)
+    problem(api.post(path, json={"offsets": [{"partition": 7, "offset": 0}]}), 404)
+    problem(api.post(path, json={"offsets": [{"partition": 0, "offset": 1}]}), 422)
+
+
+def test_messages_that_are_state_are_not_deleted(api: httpx.Client, topic: str) -> None:
+    create(api, topic, settings={"cleanup.policy": "compact"})
+    api.post(f"/groups/{topic}/reset", json={"topic": topic, "to": "earliest"}).raise_for_status()
+    for name in (topic, "__consumer_offsets"):
+        path = f"/topics/{name}/delete-records"
+        found = problem(api.post(path, json={"before": "latest", "dry_run": True}), 422)
+        assert found["code"] == "POLICY_VIOLATION"
+        problem(api.post(path, json={"offsets": [{"partition": 0, "offset": 0}]}), 422)
+
+
 def test_sending_to_a_partition_that_is_not_there_says_so(api: httpx.Client, topic: str) -> None:
     create(api, topic, partitions=1)
     answer = api.post(

@@ -1,12 +1,13 @@
 """Topics: list, show, create, alter and delete them; their partitions, settings and retention."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from zhumq.admin import (
+    delete_records,
     retention,
     settings,
     sizes,
@@ -15,10 +16,13 @@ from zhumq.admin import (
     topic_groups,
     topics,
 )
+from zhumq.admin.positions import parse_position
 from zhumq.web.brokers import Brokers
 from zhumq.web.names import (
     INT32_MAX,
+    Offset,
     PartitionNumber,
+    PositionText,
     SearchText,
     SettingName,
     SettingValue,
@@ -53,6 +57,31 @@ class TopicChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     partitions: PartitionCount | None = None
     settings: Mapping[SettingName, SettingValue | None] = {}
+
+
+class PartitionOffset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An offset in a partition."""
+
+    partition: PartitionNumber
+    offset: Offset
+
+
+class RecordDeletion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which messages of a topic to delete: all before a position, in one partition if it is given; or, to delete what a
+    dry run has shown, those before offsets."""
+
+    before: PositionText | None = None
+    partition: PartitionNumber | None = None
+    offsets: Sequence[PartitionOffset] = ()
+    # Only answer what would be deleted.
+    dry_run: bool = False
+
+
+class DeletionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The earliest offsets before and after messages are deleted. `is_done`: they were."""
+
+    is_done: bool
+    changes: list[delete_records.StartChange]
 
 
 class TopicSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,6 +169,29 @@ def alter_topic(brokers: Brokers, topic: TopicName, body: TopicChange) -> topics
 def delete_topic(brokers: Brokers, topic: TopicName) -> None:
     """Delete a topic with all its messages."""
     topics.delete_topic(brokers.connection, topic)
+
+
+def delete_messages(brokers: Brokers, topic: TopicName, body: RecordDeletion) -> DeletionResult:
+    """Delete the oldest messages of a topic: all before a position. They cannot be brought back.
+
+    With `dry_run` nothing changes, and the answer says what would. Give the `after` of its partitions as `offsets` to delete
+    exactly that, also if messages have come meanwhile.
+    """
+    if (body.before is None) == (not body.offsets):
+        raise invalid("give either before or offsets", "before=latest deletes all messages")
+    if body.before is not None:
+        position = parse_position(body.before, name="before")
+        changes = delete_records.plan_deletion(
+            brokers.connection, topic, position, partition=body.partition
+        )
+        offsets = {each.partition: each.after for each in changes}
+    else:
+        if body.partition is not None or body.dry_run:
+            raise invalid("offsets are for no partition and no dry run: they say all")
+        offsets = {each.partition: each.offset for each in body.offsets}
+    if not body.dry_run:
+        changes = delete_records.delete_before(brokers.connection, topic, offsets)
+    return DeletionResult(is_done=not body.dry_run, changes=changes)
 
 
 def list_settings(brokers: Brokers, topic: TopicName) -> list[TopicSetting]:

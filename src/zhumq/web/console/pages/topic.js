@@ -1,6 +1,7 @@
 /** A topic: its partitions with leaders, replicas, offsets, sizes, and the rate of its messages. */
 
 import { change, get } from '../api.js';
+import { deleteMessages } from '../delete_messages.js';
 import { h, patch, path } from '../dom.js';
 import { consequences, openDialog } from '../forms.js';
 import { bytes, count, plural, visible } from '../format.js';
@@ -34,7 +35,8 @@ export default function showTopic(page) {
   page.show(
     topicHeading(page, '', [
       button('Add partitions', () => addPartitions(topic, described?.partitions.length ?? 0)),
-      button('Delete', () => deleteTopic(topic), { class: 'danger' }),
+      button('Delete messages', () => deleteMessages(topic), { class: 'danger' }),
+      button('Delete topic', () => deleteTopic(topic), { class: 'danger' }),
     ]),
     warning,
     about,
