@@ -64,7 +64,8 @@ class Nemesis:
         self._stop = threading.Event()
 
     def run(self, schedule: Iterable[Step], *, seconds: float) -> None:
-        """Run the schedule for so many seconds. The cluster is healed at the end, also after an error."""
+        """Run the schedule for so many seconds. The cluster is healed at the end, also after an error, but
+        not after Ctrl-C: then no client uses it any more."""
         deadline = time.monotonic() + seconds
         try:
             for step in schedule:
@@ -77,8 +78,10 @@ class Nemesis:
                     self.do(fault, is_alone=len(step.faults) == 1)
                 self._wait(min(step.lasts_ms / 1_000, left))
                 self.heal()
-        finally:
+        except Exception:
             self.heal()
+            raise
+        self.heal()
 
     def do(self, fault: Fault, *, is_alone: bool = True) -> InjectedFault | None:
         """Inject one fault into the target that its number selects; None if there is no target."""

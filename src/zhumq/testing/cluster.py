@@ -114,10 +114,12 @@ class ClusterProcesses:
 
     def stop(self) -> None:
         """Kill the brokers and stop the ensemble; the folder stays."""
-        for broker in self.brokers.values():
-            broker.kill()
-        if self._zookeeper is not None:
-            self._zookeeper.stop()
+        with contextlib.ExitStack() as stack:
+            if self._zookeeper is not None:
+                stack.callback(self._zookeeper.stop)
+            # All of them, also if one cannot be ended.
+            for broker in self.brokers.values():
+                stack.callback(broker.kill)
 
     # Metadata
 

@@ -119,17 +119,18 @@ class BrokerProcess:
         return self._end(signal.SIGTERM)
 
     def _end(self, with_signal: signal.Signals) -> int:
-        process, self._process = self._process, None
+        process = self._process
         if process is None:
             return 0
-        with process:
+        try:
             process.send_signal(with_signal)
             process.send_signal(signal.SIGCONT)  # A paused process handles no signal but SIGKILL.
-            try:
-                return process.wait(STOP_SECONDS_MAX)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
+            return process.wait(STOP_SECONDS_MAX)
+        finally:
+            # Also after Ctrl-C: no other code knows this process.
+            process.kill()
+            with process:
+                self._process = None
 
     def _read_line(self) -> str:
         assert self._process is not None

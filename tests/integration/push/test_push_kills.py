@@ -1,6 +1,6 @@
 """Consumers and brokers are killed and paused: no message is lost, no acknowledged one is redelivered.
 
-The numbers are small here; `make pushchaos` runs the same with a million messages and fifty faults.
+The numbers are small here; `make push-chaos` runs the same with a million messages and fifty faults.
 """
 
 import asyncio
@@ -11,9 +11,9 @@ import subprocess
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import pytest
 from push_support import new_topic, run, send, until
@@ -55,7 +55,10 @@ class Event(NamedTuple):
 
 
 class Crew:
-    """Consumer processes, replaced when they are killed, and the events they printed."""
+    """Consumer processes, replaced when they are killed, and the events they printed.
+
+    None of them outlives the `async with`, however it ends.
+    """
 
     def __init__(self, push: str, topic: str, mode: str) -> None:
         self._arguments = [push, topic, "crew", mode, str(CREDITS), "10000"]
@@ -65,6 +68,16 @@ class Crew:
         self.acknowledged = 0
         self.got: list[set[int]] = [set() for _ in range(PARTITIONS)]
         self._contact_at = 0.0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.dismiss()
+
+    @property
+    def process_ids(self) -> list[int]:
+        return [each.pid for each in self._processes]
 
     async def hire(self) -> None:
         process = await asyncio.create_subprocess_exec(
@@ -94,8 +107,11 @@ class Crew:
         return asyncio.get_running_loop().time() - self._contact_at
 
     async def dismiss(self) -> None:
-        for process in self._processes:
-            process.send_signal(signal.SIGKILL)
+        processes, self._processes = self._processes, []
+        for process in processes:
+            with suppress(ProcessLookupError):  # It has ended by itself.
+                process.send_signal(signal.SIGKILL)
+        for process in processes:
             await process.wait()
         await asyncio.gather(*self._readers)
 
@@ -185,27 +201,26 @@ def conserve(tmp_path: Path, mode: str) -> tuple[list[Event], Offsets]:
         send(bootstrap, topic, values[:half], partitions=PARTITIONS)
 
         async def scenario() -> tuple[list[Event], Offsets]:
-            crew = Crew(push, topic, mode)
-            for _ in range(CONSUMERS):
-                await crew.hire()
-            sending = asyncio.create_task(
-                asyncio.to_thread(send, bootstrap, topic, values[half:], partitions=PARTITIONS)
-            )
-            for fault in range(FAULTS):
-                # Faults are spread evenly over the work.
-                share = MESSAGES * (fault + 1) // (FAULTS + 1)
-                await until(lambda share=share: crew.acknowledged >= share, SECONDS_MAX)
-                await inject_fault(crew, brokers, draw)
-            await sending
-            messages = await asyncio.to_thread(offsets_of, bootstrap, topic)
-            expected = [set(each) for each in messages]
-            await until(
-                lambda: all(map(set.issubset, expected, crew.got)),
-                WORK_SECONDS_MAX + MESSAGES / 1_000,
-            )
-            # The last messages may have been received and not acknowledged yet.
-            await until(lambda: crew.silent_seconds() > SILENCE_SECONDS, WORK_SECONDS_MAX)
-            await crew.dismiss()
+            async with Crew(push, topic, mode) as crew:
+                for _ in range(CONSUMERS):
+                    await crew.hire()
+                sending = asyncio.create_task(
+                    asyncio.to_thread(send, bootstrap, topic, values[half:], partitions=PARTITIONS)
+                )
+                for fault in range(FAULTS):
+                    # Faults are spread evenly over the work.
+                    share = MESSAGES * (fault + 1) // (FAULTS + 1)
+                    await until(lambda share=share: crew.acknowledged >= share, SECONDS_MAX)
+                    await inject_fault(crew, brokers, draw)
+                await sending
+                messages = await asyncio.to_thread(offsets_of, bootstrap, topic)
+                expected = [set(each) for each in messages]
+                await until(
+                    lambda: all(map(set.issubset, expected, crew.got)),
+                    WORK_SECONDS_MAX + MESSAGES / 1_000,
+                )
+                # The last messages may have been received and not acknowledged yet.
+                await until(lambda: crew.silent_seconds() > SILENCE_SECONDS, WORK_SECONDS_MAX)
             assert await nothing_is_pending(push, topic, mode)
             return sorted(crew.events), messages
 
@@ -278,3 +293,32 @@ def test_exclusive_deliveries_are_conserved_and_in_order(tmp_path: Path) -> None
     check_nothing_is_missing(events, messages)
     check_nothing_comes_back(events)
     check_order(events, messages)
+
+
+def is_running(process_id: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(process_id, 0)
+        return True
+    return False
+
+
+def test_a_run_that_fails_leaves_no_consumer(tmp_path: Path) -> None:
+    process_ids: list[int] = []
+
+    async def fail(push: str, topic: str) -> None:
+        async with Crew(push, topic, "ptp-shared") as crew:
+            for _ in range(3):
+                await crew.hire()
+            await until(lambda: len(crew.events) == 3)
+            process_ids.extend(crew.process_ids)
+            os.kill(process_ids[0], signal.SIGKILL)  # one that ends by itself
+            os.kill(process_ids[1], signal.SIGSTOP)  # one that a fault has paused
+            raise TimeoutError("no progress")
+
+    with (
+        broker_process(tmp_path / "data", settings=SETTINGS) as broker,
+        pytest.raises(TimeoutError, match="no progress"),
+    ):
+        run(fail(broker.push, new_topic(broker.bootstrap)))
+    assert len(process_ids) == 3
+    assert not any(map(is_running, process_ids))
