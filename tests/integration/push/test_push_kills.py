@@ -79,6 +79,10 @@ class Crew:
     def process_ids(self) -> list[int]:
         return [each.pid for each in self._processes]
 
+    @property
+    def exit_codes(self) -> list[int | None]:
+        return [each.returncode for each in self._processes]
+
     async def hire(self) -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -221,6 +225,7 @@ def conserve(tmp_path: Path, mode: str) -> tuple[list[Event], Offsets]:
                 )
                 # The last messages may have been received and not acknowledged yet.
                 await until(lambda: crew.silent_seconds() > SILENCE_SECONDS, WORK_SECONDS_MAX)
+                assert crew.exit_codes == [None] * CONSUMERS, "no consumer ends by itself"
             assert await nothing_is_pending(push, topic, mode)
             return sorted(crew.events), messages
 
