@@ -29,6 +29,7 @@ from zhumq.storage.leader_epochs import EpochStart, LeaderEpochs
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_slice import Appended, AppendedRun, CorruptRange, FileRegion, LogSlice
 from zhumq.storage.producer_state import ProducerState
+from zhumq.storage.schema_ids import KnownSchemas
 from zhumq.storage.time_lookup import TimestampedOffset
 from zhumq.storage.transaction_index import AbortedTransaction
 from zhumq.storage.validator import (
@@ -62,6 +63,7 @@ class MemoryLog:
         self.config = config or LogConfig()
         self.on_damage: Callable[[int], object] = lambda _: None
         self.accepts_deferred = False
+        self.known_schemas: KnownSchemas | None = None
         self.disk = MemoryDisk()
         self.log_start_offset = 0
         self.flushed_offset = 0

@@ -28,7 +28,7 @@ from zhumq.model.settings import Settings
 from zhumq.model.topic_config import topic_settings
 from zhumq.records.batch import TimestampType
 from zhumq.replication.replication import PartitionSettings
-from zhumq.storage.log_config import CleanupPolicy, LogConfig
+from zhumq.storage.log_config import CleanupPolicy, LogConfig, SchemaRule
 
 DEFAULT_HTTP = "127.0.0.1:9080"
 DEFAULT_PUSH_PORT = 9094
@@ -156,8 +156,20 @@ class BrokerConfig:
             producer_id_expiration_ms=self.settings.integer("producer.id.expiration.ms"),
             flush_messages=topic.integer("flush.messages"),
             flush_ms=topic.integer("flush.ms"),
+            schema_rule=_schema_rule(topic),
             validates_records=topic.text("record.validation") == "full",
         )
+
+
+def _schema_rule(topic: Settings) -> SchemaRule | None:
+    parts = topic.text("schema.validation")
+    if parts == "none":
+        return None
+    return SchemaRule(
+        keys=parts in ("key", "both"),
+        values=parts in ("value", "both"),
+        any_subject=topic.text("schema.validation.subject") == "any",
+    )
 
 
 def _push_listener(

@@ -14,6 +14,7 @@ from zhumq.coordinators.half_message_service import HalfMessageService
 from zhumq.coordinators.key_indexer import KeyIndexer
 from zhumq.coordinators.key_lookup import LookupService
 from zhumq.coordinators.marker_writer import MarkerWriter
+from zhumq.coordinators.schema_validation import SchemaValidation
 from zhumq.half_messages.message import HalfState
 from zhumq.half_messages.shard import HalfShard
 from zhumq.metadata.image import NO_BROKER, ClusterImage
@@ -268,6 +269,15 @@ def lookup_metrics(indexer: KeyIndexer, lookups: LookupService) -> Iterable[Metr
         "zhumq_lookups_scanned_offsets_total",
         "Offsets that lookups read one by one, because no index had them.",
         lookups.scanned,
+    )
+
+
+def schema_metrics(validation: SchemaValidation) -> Iterable[Metric]:
+    """Produced batches of topics that set schema.validation."""
+    yield _counter(
+        "zhumq_schema_refused_batches_total",
+        "Batches refused because a message has the id of a schema that is not registered.",
+        validation.refused,
     )
 
 

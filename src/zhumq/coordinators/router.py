@@ -33,6 +33,7 @@ class RouteKind(IntEnum):
     STAGE_DELAYED = 8
     SCHEDULE = 9
     OFFSET_TIMES = 10
+    SCHEMA_IDS = 11
 
 
 class Route(Protocol[Request, Response]):

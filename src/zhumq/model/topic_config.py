@@ -178,6 +178,22 @@ TOPIC_SETTINGS: Final = SettingsTable(
         documentation="How long records are kept; -1: for ever.",
     ),
     Setting(
+        name="schema.validation",
+        type=SettingType.STRING,
+        default="none",
+        allowed=("none", "key", "value", "both"),
+        documentation="Which part of a message has to begin with the id of a schema that is registered for it, as"
+        " serializers with a schema registry write it. Others are refused; a part that is null needs none.",
+    ),
+    Setting(
+        name="schema.validation.subject",
+        type=SettingType.STRING,
+        default="topic",
+        allowed=("topic", "any"),
+        documentation="Where schema.validation looks for an id: in the subjects TOPIC-key and TOPIC-value, or in all"
+        " subjects, for producers that name subjects after records.",
+    ),
+    Setting(
         name="segment.bytes",
         type=SettingType.INT,
         default=str(1 << 30),

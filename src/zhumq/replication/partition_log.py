@@ -12,6 +12,7 @@ from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log import Log
 from zhumq.storage.log_slice import CorruptRange
 from zhumq.storage.producer_state import ProducerEntry
+from zhumq.storage.schema_ids import KnownSchemas
 from zhumq.storage.time_lookup import TimestampedOffset
 from zhumq.storage.transaction_index import AbortedTransaction
 
@@ -126,6 +127,15 @@ class PartitionLog:
     def accept_deferred(self) -> None:
         """The coordinator of delayed messages stages those that are appended from now on."""
         self.log.accepts_deferred = True
+
+    @property
+    def needs_schemas(self) -> bool:
+        """Whether the topic sets schema.validation."""
+        return self.log.config.schema_rule is not None
+
+    def use_schemas(self, known: KnownSchemas) -> None:
+        """Ask `known` which schemas are registered, from the next append on."""
+        self.log.known_schemas = known
 
     @property
     def key_indexes(self) -> KeyIndexes | None:

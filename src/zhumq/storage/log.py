@@ -14,6 +14,7 @@ from zhumq.storage.leader_epochs import EpochStart
 from zhumq.storage.log_config import LogConfig
 from zhumq.storage.log_slice import Appended, AppendedRun, CorruptRange, LogSlice
 from zhumq.storage.producer_state import ProducerState
+from zhumq.storage.schema_ids import KnownSchemas
 from zhumq.storage.time_lookup import TimestampedOffset
 from zhumq.storage.transaction_index import AbortedTransaction
 from zhumq.storage.validator import AppendOrigin, WalkBudget
@@ -30,6 +31,8 @@ class Log(Protocol):
     on_damage: Callable[[int], object]
     # Whether delayed messages may be appended: their coordinator knows from which offset on it has to stage them.
     accepts_deferred: bool
+    # Knows which schemas are registered, for a topic with a rule about them; None: this broker does not yet.
+    known_schemas: KnownSchemas | None
 
     @property
     def topic_partition(self) -> TopicPartition: ...

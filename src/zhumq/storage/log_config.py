@@ -20,6 +20,15 @@ class CleanupPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaRule:
+    """What keys and values of a topic have to begin with: the id of a registered schema."""
+
+    keys: bool
+    values: bool
+    any_subject: bool  # or only one of the topic's own subjects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """One topic's settings, as plain values; the defaults are Kafka's except for retention."""
 
@@ -47,6 +56,7 @@ class LogConfig:
     # How many messages, and for how long, may be in a log and not on the disk.
     flush_messages: int = 2**63 - 1
     flush_ms: int = 2**63 - 1
+    schema_rule: SchemaRule | None = None  # None: messages need no schema
     validates_records: bool = False  # check every field of every record, or only the lengths
     # Derived from the above, once: every append uses them.
     is_compacted: bool = field(init=False)

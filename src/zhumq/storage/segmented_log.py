@@ -8,6 +8,7 @@ from zhumq.host.clock import Clock
 from zhumq.host.disk import Disk
 from zhumq.model.errors import BrokerError, CorruptMessage, OffsetOutOfRange, StorageFailed
 from zhumq.model.ids import TopicPartition
+from zhumq.schemas.log_records import TOPIC as SCHEMAS_TOPIC
 from zhumq.storage import time_lookup
 from zhumq.storage.checkpoints import SUSPECT_FILE, read_suspect_offset, write_suspect_offset
 from zhumq.storage.deferring_appender import DeferringAppender
@@ -24,6 +25,8 @@ from zhumq.storage.log_truncation import LogTruncation
 from zhumq.storage.new_log import LoadedLog
 from zhumq.storage.producer_restore import rebuild_index
 from zhumq.storage.recovery import load_log, write_corrupt_ranges
+from zhumq.storage.schema_appender import SchemaAppender
+from zhumq.storage.schema_ids import KnownSchemas
 from zhumq.storage.segment import Segment
 from zhumq.storage.segment_list import SegmentList
 from zhumq.storage.time_lookup import TimestampedOffset
@@ -67,6 +70,7 @@ class SegmentedLog:
         self.is_closed = False
         self.on_damage: Callable[[int], object] = _ignore
         self.accepts_deferred = False
+        self.known_schemas: KnownSchemas | None = None
         # Called before a truncation below the recovery point, so that the recovery point on disk is
         # never past the end of the log.
         self.before_recovery_point_falls: Callable[[], None] = _ignore
@@ -298,7 +302,11 @@ class SegmentedLog:
 
 
 def _appender(log: SegmentedLog) -> LogAppender:
-    return DeferringAppender(log) if log.config.delay_max_ms else LogAppender(log)
+    plain = DeferringAppender(log) if log.config.delay_max_ms else LogAppender(log)
+    # The schemas themselves are there before any is registered, also where the rule is the default of all topics.
+    if log.config.schema_rule is None or log.topic_partition.topic == SCHEMAS_TOPIC:
+        return plain
+    return SchemaAppender(log, plain)
 
 
 def _ignore(*_: object) -> None:

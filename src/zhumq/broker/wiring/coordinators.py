@@ -11,6 +11,7 @@ from zhumq.broker.wiring.foundation import Foundation
 from zhumq.broker.wiring.group_coordinator import GroupCoordinator
 from zhumq.broker.wiring.half_message_coordinator import HalfMessageCoordinator
 from zhumq.broker.wiring.lookup import Lookups
+from zhumq.broker.wiring.schemas import SchemaChecks
 from zhumq.broker.wiring.transaction_coordinator import TransactionCoordinator, open_markers
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, DELAYED_MESSAGES_TOPIC, HALF_MESSAGES_TOPIC
 
@@ -34,6 +35,7 @@ class Coordinators:
         )
         self.delivery = DeliveryCoordinator(base, self.groups)
         self.lookups = Lookups(base)
+        self.schemas = SchemaChecks(base)
 
     @classmethod
     def open(cls, base: Foundation, parts: contextlib.AsyncExitStack) -> Self:
@@ -46,7 +48,15 @@ class Coordinators:
         parts.push_async_callback(opened.markers.close)
         parts.push_async_callback(opened.delivery.close)
         parts.callback(opened.lookups.close)
-        for each in (base.replicas, opened.groups, opened.delivery, opened.lookups, opened.delays):
+        parts.callback(opened.schemas.close)
+        for each in (
+            base.replicas,
+            opened.groups,
+            opened.delivery,
+            opened.lookups,
+            opened.delays,
+            opened.schemas,
+        ):
             each.apply(base.store.image)
             base.store.watch(each.apply)
         return opened
@@ -63,3 +73,4 @@ class Coordinators:
         yield from self.half_messages.metrics()
         yield from self.delays.metrics()
         yield from self.lookups.metrics()
+        yield from self.schemas.metrics()

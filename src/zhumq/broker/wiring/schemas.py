@@ -1,0 +1,29 @@
+"""Wiring of schema validation: what this broker leads of the registry, and what it checks by it."""
+
+from collections.abc import Iterable
+
+from zhumq.broker.http import Metric
+from zhumq.broker.metrics import schema_metrics
+from zhumq.broker.wiring.foundation import Foundation
+from zhumq.coordinators.schema_ids import SchemaIds
+from zhumq.coordinators.schema_route import RoutedSchemaIds
+from zhumq.coordinators.schema_validation import SchemaValidation
+from zhumq.metadata.image import ClusterImage
+
+
+class SchemaChecks:
+    """Follows the metadata image: topics that set schema.validation."""
+
+    def __init__(self, base: Foundation) -> None:
+        routed = RoutedSchemaIds(base.router, SchemaIds(base.replicas))
+        self._validation = SchemaValidation(base.replicas, routed, base.clock)
+
+    def apply(self, image: ClusterImage) -> None:
+        """Called with every new metadata image."""
+        self._validation.apply(image)
+
+    def metrics(self) -> Iterable[Metric]:
+        return schema_metrics(self._validation)
+
+    def close(self) -> None:
+        self._validation.close()
