@@ -2,15 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from itertools import islice
-from types import MappingProxyType
 from typing import Final
 
+from zhumq.coordinators.changed_settings import ChangedSettings
 from zhumq.coordinators.delay_routes import RoutedDelays
 from zhumq.coordinators.internal_topic import InternalTopic
 from zhumq.delays.persisted import Position, headers_of, size_of
-from zhumq.metadata.image import ClusterImage, Topic
+from zhumq.metadata.image import ClusterImage
 from zhumq.model.errors import BrokerError, CoordinatorNotAvailable, ErrorCode
 from zhumq.model.ids import INTERNAL_TOPICS, TopicPartition
 from zhumq.protocol.messages.delays import DelayedRecord, StageDelayedRequest
@@ -27,7 +26,6 @@ STAGED_BYTES_MAX: Final = 1 << 20  # in one request, unless one message is large
 # A position without messages is stored after so many offsets: a new leader reads them again.
 UNSTORED_OFFSETS_MAX: Final = 50_000
 RETRY_SECONDS: Final = 0.2
-_NO_TOPICS: Final[Mapping[str, Topic]] = MappingProxyType({})
 
 
 class DelayIntake:
@@ -39,21 +37,16 @@ class DelayIntake:
         self._replicas = replicas
         self._delays = delays
         self._staging_topic = staging_topic
-        self._topics = _NO_TOPICS
+        self._settings = ChangedSettings()
         self._tasks: dict[TopicPartition, tuple[Partition, asyncio.Task[None]]] = {}
         replicas.watch_leadership(self._on_leadership)
 
     def apply(self, image: ClusterImage) -> None:
         """The settings of topics may have changed. Called after the partitions have got them."""
-        before, self._topics = self._topics, image.topics
-        for name, topic in image.topics.items():
-            known = before.get(name)
-            if known is topic or (known is not None and known.settings == topic.settings):
-                continue
-            for index in range(len(topic.partitions)):
-                partition = self._replicas.find(name, index)
-                if partition is not None:
-                    self._follow_or_not(partition, leads=partition.is_current)
+        for topic_partition in self._settings.apply(image):
+            partition = self._replicas.find(*topic_partition)
+            if partition is not None:
+                self._follow_or_not(partition, leads=partition.is_current)
 
     async def close(self) -> None:
         tasks = [task for _, task in self._tasks.values()]

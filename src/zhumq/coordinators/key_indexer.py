@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
 from typing import Final
 
-from zhumq.metadata.image import ClusterImage, Topic
+from zhumq.coordinators.changed_settings import ChangedSettings
+from zhumq.metadata.image import ClusterImage
 from zhumq.model.errors import BrokerError, CorruptMessage
 from zhumq.model.ids import TopicPartition
 from zhumq.replication.partition import Partition
@@ -24,7 +24,6 @@ PAUSE_SECONDS: Final = 0.002
 # From the first new record to the next look: all others come without a call.
 WAKE_SECONDS: Final = 0.1
 RETRY_SECONDS: Final = 10.0
-_NO_TOPICS: Final[Mapping[str, Topic]] = MappingProxyType({})
 
 
 class _Followed:
@@ -47,7 +46,7 @@ class KeyIndexer:
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
         self._loop = asyncio.get_running_loop()
-        self._topics = _NO_TOPICS
+        self._settings = ChangedSettings()
         self._followed: dict[TopicPartition, _Followed] = {}
         self._queue: deque[_Followed] = deque()
         self._turns: asyncio.Handle | None = None
@@ -55,15 +54,10 @@ class KeyIndexer:
 
     def apply(self, image: ClusterImage) -> None:
         """The settings of topics may have changed. Called after the partitions have got them."""
-        before, self._topics = self._topics, image.topics
-        for name, topic in image.topics.items():
-            known = before.get(name)
-            if known is topic or (known is not None and known.settings == topic.settings):
-                continue
-            for index in range(len(topic.partitions)):
-                partition = self._replicas.find(name, index)
-                if partition is not None:
-                    self._follow_or_not(partition, leads=partition.is_current)
+        for topic_partition in self._settings.apply(image):
+            partition = self._replicas.find(*topic_partition)
+            if partition is not None:
+                self._follow_or_not(partition, leads=partition.is_current)
 
     def wake(self, topic_partition: TopicPartition) -> None:
         """A part of the index was found to be damaged: build it again."""

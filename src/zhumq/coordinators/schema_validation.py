@@ -2,14 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
 
+from zhumq.coordinators.changed_settings import ChangedSettings
 from zhumq.coordinators.schema_ids import PLACE
 from zhumq.coordinators.schema_route import RoutedSchemaIds
 from zhumq.host.clock import Clock
-from zhumq.metadata.image import ClusterImage, Topic
+from zhumq.metadata.image import ClusterImage
 from zhumq.model.errors import BrokerError, InvalidRecord, NotEnoughReplicas
 from zhumq.model.ids import TopicPartition
 from zhumq.replication.replica_manager import ReplicaManager
@@ -18,8 +16,6 @@ from zhumq.schemas.subject_ids import ANY_SUBJECT, SubjectId
 from zhumq.storage.schema_ids import UsedIds
 
 logger = logging.getLogger(__name__)
-
-_NO_TOPICS: Final[Mapping[str, Topic]] = MappingProxyType({})
 
 
 class SchemaValidation:
@@ -34,7 +30,7 @@ class SchemaValidation:
         self._routed = routed
         self._clock = clock
         self._known = KnownIds()
-        self._topics = _NO_TOPICS
+        self._settings = ChangedSettings()
         self._asking: asyncio.Task[None] | None = None
         self._is_failing = False
         self.refused = 0
@@ -42,13 +38,8 @@ class SchemaValidation:
 
     def apply(self, image: ClusterImage) -> None:
         """The settings of topics may have changed. Called after the partitions have got them."""
-        before, self._topics = self._topics, image.topics
-        for name, topic in image.topics.items():
-            known = before.get(name)
-            if known is topic or (known is not None and known.settings == topic.settings):
-                continue
-            for index in range(len(topic.partitions)):
-                self._serve(TopicPartition(name, index))
+        for topic_partition in self._settings.apply(image):
+            self._serve(topic_partition)
 
     def close(self) -> None:
         if self._asking is not None:
@@ -95,7 +86,7 @@ class SchemaValidation:
                 question = self._known.next_question()
                 try:
                     # Without the topic there is no registry, and no schema.
-                    asked = question if PLACE.topic in self._topics else ()
+                    asked = question if PLACE.topic in self._settings.topics else ()
                     registered = await self._routed.registered(asked) if asked else set()
                 except BrokerError as reason:
                     self._known.fail()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from zhumq.delays.headers import due_times
 from zhumq.host.disk import Buffer
 from zhumq.model.delay_headers import DELAY_HEADERS_PREFIX
-from zhumq.model.errors import BrokerError, CorruptMessage, InvalidRecord, NotEnoughReplicas
+from zhumq.model.errors import CorruptMessage, InvalidRecord, NotEnoughReplicas
 from zhumq.records.batch import (
     HEAD_BYTES,
     HEADER_BYTES,
@@ -17,11 +17,10 @@ from zhumq.records.batch import (
 )
 from zhumq.records.codecs import decompress
 from zhumq.records.deferred import defer
-from zhumq.storage.log_appender import LogAppender
-from zhumq.storage.log_slice import Appended, AppendedRun
+from zhumq.storage.log_appender import OneByOneAppender
+from zhumq.storage.log_slice import Appended
 from zhumq.storage.validator import (
     CLIENTS,
-    PLAIN_CLIENT,
     WALKED_BYTES_MAX,
     AppendOrigin,
     CheckedBatch,
@@ -30,7 +29,7 @@ from zhumq.storage.validator import (
 )
 
 
-class DeferringAppender(LogAppender):
+class DeferringAppender(OneByOneAppender):
     """The appender of a log whose topic sets delay.enable. Other logs have the plain one, and pay nothing."""
 
     __slots__ = ()
@@ -67,19 +66,6 @@ class DeferringAppender(LogAppender):
             budget=budget,
             first=first,
         )
-
-    def append_each(
-        self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
-    ) -> AppendedRun:
-        """One request at a time: few of them are written together anyway when each is decoded."""
-        start_offset = self._log.log_start_offset
-        try:
-            first = self.append(
-                batches[0], leader_epoch=leader_epoch, now_ms=now_ms, origin=PLAIN_CLIENT
-            )
-        except BrokerError as refusal:
-            return AppendedRun([], -1, start_offset, 0, refusal)
-        return AppendedRun([], -1, start_offset, 0 if first.duplicate else len(batches[0]), first)
 
     def _deferred(
         self, header: BatchHeader, batch: memoryview, origin: AppendOrigin, now_ms: int

@@ -375,3 +375,22 @@ class LogAppender:
             self._log.writes_without_room += 1
         elif isinstance(error, StorageFailed):
             self._log.failure = error
+
+
+class OneByOneAppender(LogAppender):
+    """An appender that looks into the records of each batch."""
+
+    __slots__ = ()
+
+    def append_each(
+        self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
+    ) -> AppendedRun:
+        """One request at a time: few of them are written together anyway when each is read."""
+        start_offset = self._log.log_start_offset
+        try:
+            first = self.append(
+                batches[0], leader_epoch=leader_epoch, now_ms=now_ms, origin=PLAIN_CLIENT
+            )
+        except BrokerError as refusal:
+            return AppendedRun([], -1, start_offset, 0, refusal)
+        return AppendedRun([], -1, start_offset, 0 if first.duplicate else len(batches[0]), first)

@@ -1,18 +1,16 @@
 """Appends to the log of a topic whose messages need registered schemas: refuses batches with others."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zhumq.host.disk import Buffer
-from zhumq.model.errors import BrokerError, CorruptMessage, InvalidRecord, NotEnoughReplicas
+from zhumq.model.errors import CorruptMessage, InvalidRecord, NotEnoughReplicas
 from zhumq.records.batch import HEADER_BYTES, PREFIX_BYTES, BatchHeader
 from zhumq.records.codecs import decompress
-from zhumq.storage.log_appender import LogAppender
-from zhumq.storage.log_slice import Appended, AppendedRun
+from zhumq.storage.log_appender import LogAppender, OneByOneAppender
+from zhumq.storage.log_slice import Appended
 from zhumq.storage.schema_ids import used_ids
 from zhumq.storage.validator import (
     CLIENTS,
-    PLAIN_CLIENT,
     WALKED_BYTES_MAX,
     AppendOrigin,
     CheckedBatch,
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from zhumq.storage.segmented_log import SegmentedLog
 
 
-class SchemaAppender(LogAppender):
+class SchemaAppender(OneByOneAppender):
     """The appender of a log with a `schema_rule`: looks at the ids, and leaves the rest to the appender that the log
     has otherwise. Other logs have no such appender, and pay nothing."""
 
@@ -63,19 +61,6 @@ class SchemaAppender(LogAppender):
             budget=budget,
             first=first,
         )
-
-    def append_each(
-        self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
-    ) -> AppendedRun:
-        """One request at a time: few of them are written together anyway when each is read."""
-        start_offset = self._log.log_start_offset
-        try:
-            first = self.append(
-                batches[0], leader_epoch=leader_epoch, now_ms=now_ms, origin=PLAIN_CLIENT
-            )
-        except BrokerError as refusal:
-            return AppendedRun([], -1, start_offset, 0, refusal)
-        return AppendedRun([], -1, start_offset, 0 if first.duplicate else len(batches[0]), first)
 
     def _check_schemas(self, header: BatchHeader, batch: memoryview) -> None:
         log = self._log
