@@ -27,7 +27,7 @@ _SPARKS_OWN: Final = re.compile(r"org\.apache\.spark\.|java\.lang\.RuntimeExcept
 
 def explain(error: PySparkException | Py4JError) -> str:
     """The cause in one line."""
-    text = _whole_text(error)
+    text = whole_text(error)
     cause, file = _cause_in(text), _FILE.search(text)
     if file is None or file[1] in cause:
         return cause or type(error).__name__
@@ -63,7 +63,7 @@ def _plain(words: str) -> str:
     return _SQLSTATE.sub("", _CONDITION.sub("", words)).strip()
 
 
-def _whole_text(error: PySparkException | Py4JError) -> str:
+def whole_text(error: PySparkException | Py4JError) -> str:
     """The error's message, and the stack traces that name its causes: str() leaves them out."""
     parts = [str(error)]
     if isinstance(error, CapturedException):

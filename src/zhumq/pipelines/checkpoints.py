@@ -187,6 +187,18 @@ class Checkpoints:
         self._folder.remove(_JOURNAL)
         return True
 
+    def batch_under_way(self, folder: str) -> tuple[Offsets | None, Offsets] | None:
+        """Where the batch begins and ends that a query has begun and not finished; None if there is none.
+
+        Of its first batch Spark does not note the beginning.
+        """
+        checkpoint = ReadCheckpoint(self.spark, self._folder.inside(folder))
+        done, begun = checkpoint.last_committed(), checkpoint.last_begun()
+        if begun is None or begun == done:
+            return None
+        until = self._end_of(folder, begun)
+        return None if until is None else (self._read_by(folder), until)
+
     def inside(self, name: str) -> str:
         """The address of a name, for Spark."""
         return self._folder.inside(name)
@@ -215,7 +227,11 @@ class Checkpoints:
         Empty if it reads files alone; None if it has finished none.
         """
         batch = ReadCheckpoint(self.spark, self._folder.inside(folder)).last_committed()
-        raw = None if batch is None else self._folder.read(f"{folder}/offsets/{batch}")
+        return None if batch is None else self._end_of(folder, batch)
+
+    def _end_of(self, folder: str, batch: int) -> Offsets | None:
+        """The offsets behind a batch of a query; None if it has not begun it."""
+        raw = self._folder.read(f"{folder}/offsets/{batch}")
         if raw is None:
             return None
         found: Offsets = {}

@@ -112,7 +112,14 @@ class ReadCheckpoint:
 
     def last_committed(self) -> int | None:
         """The newest batch that the query has finished."""
-        numbers = [int(name) for name in self._folder.names("commits") if name.isdigit()]
+        return self._newest("commits")
+
+    def last_begun(self) -> int | None:
+        """The newest batch of which the query has noted the end, before it began it."""
+        return self._newest("offsets")
+
+    def _newest(self, folder: str) -> int | None:
+        numbers = [int(name) for name in self._folder.names(folder) if name.isdigit()]
         return max(numbers, default=None)
 
 

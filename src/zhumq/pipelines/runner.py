@@ -20,6 +20,7 @@ from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.causes import explain, one_line
 from zhumq.pipelines.checkpoints import Checkpoints
+from zhumq.pipelines.failures import FailurePlaces, with_advice
 from zhumq.pipelines.functions import findings_of, load_function, make_importable
 from zhumq.pipelines.jdbc_connection import JdbcUnreachable
 from zhumq.pipelines.progress import QueryProgress
@@ -210,6 +211,7 @@ class _Run:
             brokers=brokers,
             trigger=pipeline.trigger,
             show=self._show,
+            explain=FailurePlaces(pipeline).explain,
         )
 
     def carry_out(self) -> None:
@@ -226,7 +228,7 @@ class _Run:
         except (PySparkException, Py4JError) as error:
             if not self._pipeline.is_stream and self._stop.asked.is_set():
                 raise PipelineFailed(STOPPED_EARLY) from None
-            raise PipelineFailed(explain(error)) from error
+            raise PipelineFailed(self._context.explain(error)) from error
         self._status.state = State.STOPPED if self._stop.asked.is_set() else State.DONE
         self.report()
         self._print_report()
@@ -304,13 +306,13 @@ class _Run:
             if self._stop.asked.is_set():
                 raise PipelineFailed(STOPPED_EARLY)
             began = time.monotonic()
-            if isinstance(sink, EmptySink):
-                words = self._check_empty(sink, rows, progress)
-                found += [words] if words else []
-            else:
-                if isinstance(sink, TopicSink) and "timestamp" in sink.keep:
-                    self._warn_of_retention(sink, rows)
-                progress.count(write_once(sink, rows, self._context, run=f"{run}{sink.name}"))
+            try:
+                found += self._write_sink(sink, rows, progress, run=f"{run}{sink.name}")
+            except (PySparkException, Py4JError) as error:
+                if self._stop.asked.is_set():
+                    raise
+                words = with_advice(self._context.explain(error), self._pipeline, sink, None)
+                raise PipelineFailed(f"sink {sink.name}: {words}") from error
             progress.add_counts(views.counters.take(rows))
             progress.sink.batches = 1
             progress.sink.batch_ms = int((time.monotonic() - began) * 1000)
@@ -319,6 +321,18 @@ class _Run:
         self._spark.catalog.clearCache()
         if found:
             raise RowsFound("; ".join(found))
+
+    def _write_sink(
+        self, sink: Sink, rows: DataFrame, progress: QueryProgress, *, run: str
+    ) -> list[str]:
+        """Write the rows of one sink, and return what was found that must not be there."""
+        if isinstance(sink, EmptySink):
+            words = self._check_empty(sink, rows, progress)
+            return [words] if words else []
+        if isinstance(sink, TopicSink) and "timestamp" in sink.keep:
+            self._warn_of_retention(sink, rows)
+        progress.count(write_once(sink, rows, self._context, run=run))
+        return []
 
     def _warn_of_retention(self, sink: TopicSink, rows: DataFrame) -> None:
         """Warn, before the records are sent, how many of them the target topic will delete as too old."""

@@ -19,7 +19,8 @@ from pyspark.sql.types import BinaryType
 from zhumq.client.errors import ClusterFailed
 from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.brokers import Brokers
-from zhumq.pipelines.causes import explain, one_line
+from zhumq.pipelines.causes import one_line
+from zhumq.pipelines.failures import offset_words, with_advice
 from zhumq.pipelines.progress import QueryProgress
 from zhumq.pipelines.read_checkpoint import (
     Behind,
@@ -106,7 +107,7 @@ class SharedRead:
         """Start the query over the rows of the source."""
 
         def write(batch: DataFrame, number: int) -> None:
-            with cause_named():
+            with cause_named(self._context):
                 self._write(batch, number)
 
         name = f"read of {self._source.name}"
@@ -185,11 +186,15 @@ class SharedRead:
                     try:
                         self._write_sink(*self._sinks[name], views, number)
                     except _FAILURES as error:
-                        failed[name] = _words(error)
-            if failed and len(failed) == len(names):
-                raise BatchFailed("; ".join(f"sink {name}: {x}" for name, x in failed.items()))
+                        failed[name] = self._words(error)
             if failed:
                 start = self._start_of(number, rows)
+                failed = {
+                    name: self._with_advice(words, name, start, self._end_of(number))
+                    for name, words in failed.items()
+                }
+                if len(failed) == len(names):
+                    raise BatchFailed("; ".join(f"sink {name}: {x}" for name, x in failed.items()))
                 for name, words in failed.items():
                     self._fall_behind(name, number, start, words)
         finally:
@@ -312,7 +317,25 @@ class SharedRead:
                     self._errors.pop(sink.name, None)
                 self._show_lag(sink.name, done)
         except _FAILURES as error:
-            self._failed(sink.name, _words(error))
+            words = self._words(error)
+            with self._lock:
+                behind = self._behind.get(sink.name)
+            if behind is not None and behind.pending is not None:
+                first, until = behind.next_offsets, behind.pending.until
+                words = self._with_advice(words, sink.name, first, until)
+            self._failed(sink.name, words)
+
+    def _words(self, error: ZhumqError | PySparkException | Py4JError) -> str:
+        return (
+            one_line(str(error)) if isinstance(error, ZhumqError) else self._context.explain(error)
+        )
+
+    def _with_advice(
+        self, words: str, name: str, first: OffsetsDocument, until: OffsetsDocument
+    ) -> str:
+        sink, _ = self._sinks[name]
+        reading = offset_words(from_json(first), from_json(until))
+        return with_advice(words, self._pipeline, sink, reading)
 
     def _next_range(self, name: str) -> Behind | None:
         """What a sink writes next, noted before it is tried; None if it has all of the finished batches."""
@@ -354,10 +377,6 @@ class SharedRead:
             .option("endingOffsets", json.dumps(ends))
             .load()
         )
-
-
-def _words(error: Exception) -> str:
-    return one_line(str(error)) if isinstance(error, ZhumqError) else explain(error)
 
 
 def _measured(rows: DataFrame) -> tuple[int, int]:

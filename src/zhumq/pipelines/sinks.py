@@ -48,6 +48,7 @@ _UNNAMED: Final[Mapping[str, str]] = MappingProxyType({})
 
 CountRows = Callable[[int], None]
 ShowRows = Callable[[DataFrame, str, int], int]
+Explain = Callable[[PySparkException | Py4JError], str]
 
 
 class BatchFailed(ZhumqError):
@@ -62,6 +63,7 @@ class SinkContext:
     brokers: Brokers
     trigger: Trigger
     show: ShowRows
+    explain: Explain = explain
 
 
 def prepare(sink: Sink, rows: DataFrame) -> DataFrame:
@@ -107,7 +109,7 @@ def start(
             # A Python data source only supports append mode. In the other modes a row that changes is
             # sent again, so readers expect duplicates, and a batch may run twice.
             def send(batch: DataFrame, _number: int) -> None:
-                with cause_named():
+                with cause_named(context):
                     count(_write_topic(sink, batch, context))
 
             return writer.outputMode(sink.mode).foreachBatch(send).start()
@@ -116,7 +118,7 @@ def start(
             stateful = Folder(context.spark, checkpoint).exists("state")
 
             def add(batch: DataFrame, number: int) -> None:
-                with cause_named():
+                with cause_named(context):
                     count(_add_batch(sink, batch, number, context, stateful=stateful))
 
             return writer.foreachBatch(add).start()
@@ -126,7 +128,7 @@ def start(
             table = _merge_table(sink, context)
 
             def merge(batch: DataFrame, number: int) -> None:
-                with cause_named():
+                with cause_named(context):
                     query = _query_of(batch)
                     count(table.merge(batch, query=query, batch=number, stateful=stateful))
 
@@ -134,7 +136,7 @@ def start(
         case ConsoleSink():
 
             def show(batch: DataFrame, _number: int) -> None:
-                with cause_named():
+                with cause_named(context):
                     count(context.show(batch, sink.name, sink.rows))
 
             return writer.outputMode(sink.mode).foreachBatch(show).start()
@@ -145,12 +147,12 @@ def start(
 
 
 @contextmanager
-def cause_named() -> Iterator[None]:
+def cause_named(context: SinkContext) -> Iterator[None]:
     """Raise BatchFailed with the cause of a failure: Spark passes on only the text of an error."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise BatchFailed(explain(error)) from error
+        raise BatchFailed(context.explain(error)) from error
 
 
 def dead_letter_sink(topic: str, mark: Mark) -> TopicSink:

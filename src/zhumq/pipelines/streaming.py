@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from zhumq.pipelines.brokers import Brokers
-from zhumq.pipelines.causes import explain
 from zhumq.pipelines.checkpoints import Checkpoints, Start
+from zhumq.pipelines.failures import offset_words, with_advice
 from zhumq.pipelines.layout import layout_of
 from zhumq.pipelines.progress import QueryProgress
 from zhumq.pipelines.read_checkpoint import FOLDER_PREFIX
@@ -34,6 +34,7 @@ class _Feed:
     """A streaming query with the sinks that it writes to."""
 
     name: str
+    folder: str  # of its checkpoint
     begin: Callable[[], StreamingQuery]
     sinks: Mapping[str, QueryProgress]
     shared: SharedRead | None = None
@@ -123,7 +124,7 @@ class StreamRun:
                 count=progress.count,
             )
 
-        return lambda: self._started(sink.name, begin, {sink.name: progress})
+        return lambda: self._started(sink.name, sink.name, begin, {sink.name: progress})
 
     def _shared(self, name: str, sinks: Sequence[Sink]) -> Callable[[], _Feed]:
         source = next(each for each in self.pipeline.sources if each.name == name)
@@ -146,7 +147,11 @@ class StreamRun:
             tries_max=self._tries_max(),
         )
         return lambda: self._started(
-            f"read of {name}", lambda: shared.start(rows), progresses, shared
+            f"read of {name}",
+            f"{FOLDER_PREFIX}{name}",
+            lambda: shared.start(rows),
+            progresses,
+            shared,
         )
 
     def _views_for(self, sink: str, group: str) -> Views:
@@ -160,6 +165,7 @@ class StreamRun:
     def _started(
         self,
         name: str,
+        folder: str,
         begin: Callable[[], StreamingQuery],
         sinks: Mapping[str, QueryProgress],
         shared: SharedRead | None = None,
@@ -167,7 +173,7 @@ class StreamRun:
         query = begin()
         for progress in sinks.values():
             progress.sink.query = str(query.id)
-        return _Feed(name=name, begin=begin, sinks=sinks, shared=shared, query=query)
+        return _Feed(name=name, folder=folder, begin=begin, sinks=sinks, shared=shared, query=query)
 
     def _watch(self) -> None:
         """Follow the queries until all have ended or a stop is requested.
@@ -211,9 +217,9 @@ class StreamRun:
         else:
             self._note_failure(feed, failure)
 
-    def _note_failure(self, feed: _Feed, failure: BaseException) -> None:
+    def _note_failure(self, feed: _Feed, failure: PySparkException) -> None:
         feed.tries += 1
-        feed.error = explain(failure)
+        feed.error = self._words_of(feed, failure)
         feed.batches = next(iter(feed.sinks.values())).sink.batches
         is_last = feed.tries >= self._tries_max()
         wait = retry_seconds(feed.tries)
@@ -223,6 +229,17 @@ class StreamRun:
             after = "given up" if is_last else f"tried again in {wait:.0f} s"
             what = feed.name if feed.shared is not None else f"sink {feed.name}"
             self.say(f"{what} failed ({feed.tries} of {self._tries_max()}), {after}: {feed.error}")
+
+    def _words_of(self, feed: _Feed, failure: PySparkException) -> str:
+        """The cause with its step, the offsets that were read, and what to do."""
+        words = self.context.explain(failure)
+        if feed.shared is not None and words.startswith("sink "):
+            return words  # The read has explained the failure of each of its sinks.
+        own = None if feed.shared is not None else next(iter(feed.sinks))
+        batch = self.checkpoints.batch_under_way(feed.folder)
+        sink = next((each for each in self.sinks if each.name == own), None)
+        reading = None if batch is None else offset_words(*batch)
+        return with_advice(words, self.pipeline, sink, reading)
 
     def _update(self) -> None:
         changed = False
@@ -267,7 +284,7 @@ class StreamRun:
         errors: dict[str, str] = {}
         for feed in self._feeds:
             failure = feed.query.exception()
-            error = feed.error if failure is None else explain(failure)
+            error = feed.error if failure is None else self._words_of(feed, failure)
             if feed.shared is not None:
                 errors |= feed.shared.errors
             if error is not None:

@@ -180,7 +180,7 @@ def test_sinks_that_fail_do_not_stop_the_others_and_catch_up_with_each_row_once(
     assert values_of(table) == {b"%d" % number: 1 for number in range(25)}
     assert (failed.sinks["works"].lag, failed.sinks["works"].error) == (0, None)
     assert (failed.sinks["shaky"].lag, failed.sinks["dead_letters"].lag) == (25, 25)
-    assert failed.sinks["shaky"].error == "ValueError: this sink is away"
+    assert (failed.sinks["shaky"].error or "").startswith("ValueError: this sink is away, in step ")
     assert any("given up" in line for line in pipelines.display.lines)
 
     until.touch()
