@@ -49,6 +49,16 @@ def accessibility_problems(page: Page) -> list[str]:
     ]
 
 
+def cut_tables(page: Page) -> list[str]:
+    """The tables that are wider than their place: some of their columns are not seen."""
+    found: list[str] = page.evaluate(
+        """[...document.querySelectorAll('main .scroller')]
+            .filter((each) => each.scrollWidth > each.clientWidth + 1)
+            .map((each) => each.getAttribute('aria-label'))"""
+    )
+    return found
+
+
 def overflow(page: Page) -> int:
     """By how many pixels the page is wider than the screen."""
     width: int = page.evaluate(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import confluent_kafka
 import httpx
 import pytest
-from browser_support import accessibility_problems, cell, overflow, ready, row
+from browser_support import accessibility_problems, cell, cut_tables, overflow, ready, row
 from playwright.sync_api import Browser, Page, expect
 from tests.integration.web.published_runs import RUN, write
 from tests.integration.web.rest_support import create, send
@@ -115,6 +115,7 @@ def test_every_page_is_accessible(browser: Browser, url: str, screen: str) -> No
         problems = accessibility_problems(page)
         if wide := overflow(page):
             problems.append(f"{wide} pixels wider than the screen")
+        problems += [f"columns of {table!r} are not seen" for table in cut_tables(page)]
         if problems:
             found[path] = problems
     context.close()
@@ -282,6 +283,13 @@ def test_what_has_not_changed_stays_in_place(page: Page, api: httpx.Client) -> N
     send(api, "orders", "one more", partition=0)
     expect(line).not_to_have_text(before)
     assert page.evaluate("document.querySelector('tbody tr').mark") == "the same"
+
+
+def test_an_address_without_a_page_says_so(page: Page) -> None:
+    page.goto("/nothing")
+    expect(page.get_by_role("heading", name="No such page")).to_be_visible()
+    page.locator("main").get_by_role("link", name="Overview").click()
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
 
 
 def test_a_hidden_page_asks_nothing(page: Page) -> None:

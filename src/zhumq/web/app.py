@@ -21,7 +21,7 @@ from zhumq.client.security import ClientSecurity
 from zhumq.web.answers import JSON, json_response, problem_response
 from zhumq.web.bodies import Bodies
 from zhumq.web.brokers import BrokerPool
-from zhumq.web.console_files import console_routes
+from zhumq.web.console_files import console_routes, missing_page
 from zhumq.web.credentials import WITHOUT_SASL, BrokerSecurity, refused
 from zhumq.web.endpoint import PREFIX, Endpoint, read_arguments
 from zhumq.web.events import EVENTS_PATH
@@ -224,9 +224,11 @@ async def _healthz(_: Request) -> Response:
     return Response("ok\n", media_type="text/plain")
 
 
-async def _on_http_exception(_: Request, error: Exception) -> Response:
+async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
+    if status is HTTPStatus.NOT_FOUND and (page := missing_page(request)) is not None:
+        return page
     detail = {
         HTTPStatus.NOT_FOUND: f"there is nothing here: {PREFIX}/openapi.json has what there is",
         HTTPStatus.METHOD_NOT_ALLOWED: "this method is not served here",

@@ -3,6 +3,8 @@
 import importlib.resources
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
 from importlib.resources.abc import Traversable
 from typing import Any, Final
 
@@ -20,6 +22,7 @@ PAGES: Final = (
     "pipelines", "schemas", "users", "acls", "quotas", "audit", "login",
 )  # fmt: skip
 _INDEX: Final = "index.html"
+_PATHS_OF_PROGRAMS: Final = ("/api/", "/registry/", f"{FILES_PATH}/")
 _MEDIA_TYPES: Final = {
     ".html": "text/html",
     ".css": "text/css",
@@ -67,6 +70,29 @@ def console_routes() -> list[Route]:
             for name, each in files.items()
         ),
     ]
+
+
+def missing_page(request: Request) -> Response | None:
+    """The index for a browser that went to an address without a page: it says so, with the way back. None for programs, and
+    for what is not an address of the console."""
+    is_of_programs = request.url.path.startswith(_PATHS_OF_PROGRAMS)
+    if (
+        request.method != "GET"
+        or is_of_programs
+        or "text/html" not in request.headers.get("accept", "")
+    ):
+        return None
+    return Response(
+        _index_content(),
+        status_code=HTTPStatus.NOT_FOUND,
+        media_type=_MEDIA_TYPES[".html"],
+        headers={"Content-Security-Policy": _POLICY},
+    )
+
+
+@cache
+def _index_content() -> bytes:
+    return read_files()[_INDEX].content
 
 
 def _walk(folder: Traversable, above: str) -> Iterator[tuple[str, Traversable]]:

@@ -66,6 +66,16 @@ def test_an_unknown_path_is_a_problem(site: httpx.Client, path: str) -> None:
     problem(site.get(path.replace("..", "%2e%2e")), 404)
 
 
+def test_a_browser_gets_a_page_at_an_unknown_path(site: httpx.Client) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    answer = site.get("/nothing", headers=browser)
+    assert (answer.status_code, answer.content) == (404, read_files()["index.html"].content)
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    for path in ("/api/v1/nothing", "/registry/nothing", "/console/none.js"):
+        assert "html" not in site.get(path, headers=browser).headers["content-type"]
+    problem(site.post("/nothing", headers=browser), 404)
+
+
 def test_a_page_of_the_console_is_not_written_to(site: httpx.Client) -> None:
     problem(site.post("/topics", json={}), 405)
     assert site.head("/topics").status_code == 200

@@ -42,9 +42,14 @@ export function behind(seconds) {
   return seconds === 0 ? '0 s' : duration(seconds * 1000);
 }
 
+function speedOf(perSecond) {
+  if (perSecond < 0.1) return `${(perSecond * 60).toFixed(1)} a minute`;
+  return `${perSecond.toFixed(perSecond < 10 ? 1 : 0)} a second`;
+}
+
 /** Where the lag is going, and when it would be gone. */
 export function trendBadge({ kind, perSecond, catchUpMs }, lag) {
-  const speed = `${Math.abs(perSecond).toFixed(Math.abs(perSecond) < 10 ? 1 : 0)} a second`;
+  const speed = speedOf(Math.abs(perSecond));
   if (lag === 0 || kind === 'none') return badge('caught up', 'good');
   if (kind === 'growing') return badge(`growing by ${speed}`, 'warn');
   if (kind === 'falling') return badge(`falling by ${speed}: caught up in ${duration(catchUpMs)}`, 'good');

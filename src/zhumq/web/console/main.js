@@ -15,6 +15,7 @@ const ENTRIES = [
   ['Topics', '/topics'],
   ['Groups', '/groups'],
   ['Producers', '/producers'],
+  ['Follow a key', '/keys'],
   ['Dead letters', '/dead-letters'],
   ['Sessions', '/sessions'],
   ['Transactions', '/transactions'],

@@ -53,7 +53,9 @@ export function messageLink(topic, partition, offset) {
 /** A time, with how long ago it is. */
 export function moment(milliseconds) {
   if (milliseconds === null || milliseconds === undefined || milliseconds < 0) return '–';
-  return h('time', { datetime: iso(milliseconds), title: relative(milliseconds) }, time(milliseconds));
+  // A line breaks between the day and the time, and not within.
+  const parts = time(milliseconds).split(' ').map((each) => h('span', { class: 'unbroken' }, each));
+  return h('time', { datetime: iso(milliseconds), title: relative(milliseconds) }, parts.flatMap((each, index) => (index ? [' ', each] : [each])));
 }
 
 /** How full something is. */

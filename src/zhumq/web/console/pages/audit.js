@@ -31,7 +31,7 @@ export default function showAudit(page) {
       { title: 'Who', cell: (each) => h('bdi', { class: 'clip', title: visible(each.principal) }, visible(each.principal)) },
       { title: 'From', cell: (each) => visible(each.host) },
       { title: 'What', cell: (each) => what(each) },
-      { title: 'To', kind: 'wide', cell: (each) => h('bdi', null, visible(each.resource)) },
+      { title: 'To', cell: (each) => h('bdi', { class: 'name' }, visible(each.resource)) },
       { title: 'Broker', kind: 'number', cell: (each) => each.broker },
     ],
   });

@@ -24,6 +24,8 @@ export default function showGroup(page) {
   const settings = h('div', null);
   /** By partition, the offset that was committed when it last changed. */
   const steps = new Map();
+  /** By member, the client id. */
+  let clients = new Map();
   let shown = null;
   let trend = null;
   const offsets = table({
@@ -37,7 +39,7 @@ export default function showGroup(page) {
       { title: 'Latest', kind: 'number', cell: (each) => count(each.latest), sort: (each) => each.latest },
       { title: 'Lag', kind: 'number', cell: (each) => count(each.lag), sort: (each) => each.lag },
       { title: 'In flight', kind: 'number', cell: (each) => count(each.in_flight), sort: (each) => each.in_flight },
-      { title: 'Read by', kind: 'wide', cell: (each) => readers(each) },
+      { title: 'Read by', kind: 'wide', cell: (each) => readers(each, clients) },
       { title: 'Progress', cell: (each) => progress(each, steps.get(place(each))) },
     ],
   });
@@ -48,7 +50,8 @@ export default function showGroup(page) {
     columns: [
       { title: 'Member', kind: 'wide', cell: (each) => h('code', null, visible(each.member)), sort: (each) => each.member },
       { title: 'Client', cell: (each) => visible(each.client ?? '–') },
-      { title: 'Host', cell: (each) => visible(each.host ?? '–') },
+      // Kafka writes /127.0.0.1.
+      { title: 'Host', cell: (each) => visible((each.host ?? '–').replace(/^\//, '')) },
       { title: 'Static id', cell: (each) => visible(each.static_id ?? '–') },
       { title: 'Partitions', kind: 'number', cell: (each) => count(each.partitions), sort: (each) => each.partitions },
       { title: 'Lag', kind: 'number', cell: (each) => count(lagOf(shown, each)), sort: (each) => lagOf(shown, each) },
@@ -85,6 +88,7 @@ export default function showGroup(page) {
     load: (signal) => get(path`/groups/${group}`, null, { signal }),
     show(found) {
       shown = found;
+      clients = new Map(found.members.map((each) => [each.member, each.client]));
       remember(found.offsets, steps);
       patch(about, aboutGroup(found, groupSummary(found), trend));
       patch(warning, found.warning ? problemBox(found.warning) : null);
@@ -128,9 +132,12 @@ function next(offset) {
   return offset.lag ? messageLink(offset.topic, offset.partition, offset.committed) : count(offset.committed);
 }
 
-function readers(offset) {
+function readers(offset, clients) {
   const names = offset.consumers.length ? offset.consumers : [offset.member].filter((each) => each !== null);
-  return names.length ? h('code', null, visible(names.join(', '))) : '–';
+  if (names.length === 0) return '–';
+  const known = [...new Set(names.map((each) => clients.get(each)).filter(Boolean))];
+  const ids = h('code', { class: known.length ? 'below' : null }, visible(names.join(', ')));
+  return known.length ? [visible(known.join(', ')), ids] : ids;
 }
 
 function lagOf(group, member) {

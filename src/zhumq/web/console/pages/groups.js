@@ -12,6 +12,7 @@ import { table } from '../table.js';
 const PAGE_ROWS = 50;
 const TYPING_MS = 200;
 const LAG_MS = 15_000;
+const PARKED_MAX = 1000;
 const TYPES = [['', 'Every kind'], ['classic', 'Classic'], ['consumer', 'Consumer (KIP-848)'], ['share', 'Share']];
 const STATES = [['', 'Every state'], ['stable', 'Stable'], ['empty', 'Empty'], ['dead', 'Dead']];
 
@@ -21,6 +22,7 @@ export default function showGroups(page) {
   const pages = h('div', null);
   const warning = h('div', null);
   let lags = new Map();
+  let parked = new Set(); // groups of which a session is parked
   let found = null;
   const list = table({
     caption: 'Groups',
@@ -33,7 +35,7 @@ export default function showGroups(page) {
       { title: 'Members', kind: 'number', cell: (each) => count(lags.get(each.group)?.members), sort: (each) => lags.get(each.group)?.members },
       { title: 'Lag', kind: 'number', cell: (each) => count(lags.get(each.group)?.lag), sort: (each) => lags.get(each.group)?.lag },
       { title: 'Behind by', kind: 'number', cell: (each) => behind(lags.get(each.group)?.lag_seconds), sort: (each) => lags.get(each.group)?.lag_seconds },
-      { title: 'Note', cell: (each) => trouble(lags.get(each.group)) },
+      { title: 'Note', cell: (each) => trouble(lags.get(each.group), parked.has(each.group)) },
     ],
   });
   let typing = null;
@@ -78,9 +80,19 @@ export default function showGroups(page) {
       if (found !== null) list.update(found.items);
     },
   });
+  page.watch({
+    everyMs: LAG_MS,
+    load: (signal) => get('/push-sessions', { state: 'parked', limit: PARKED_MAX }, { signal }),
+    show(answer) {
+      parked = new Set(answer.items.map((each) => each.group));
+      if (found !== null) list.update(found.items);
+    },
+    fail() {}, // A broker may be without push.
+  });
 }
 
-function trouble(lag) {
+function trouble(lag, isParked) {
   if (lag?.reason) return lag.reason;
+  if (isParked) return [badge('a session is parked', 'bad'), ' ', h('a', { href: '/sessions?state=parked' }, 'Resume')];
   return lag?.idle_partitions ? badge('messages wait, no consumer', 'warn') : '';
 }

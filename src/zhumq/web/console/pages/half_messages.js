@@ -27,7 +27,7 @@ export default function showHalfMessages(page) {
       { title: 'Producer group', cell: (each) => visible(each.group) },
       { title: 'Prepared', cell: (each) => moment(each.prepared_ms), sort: (each) => each.prepared_ms },
       { title: 'Checks', kind: 'number', cell: (each) => count(each.checks), sort: (each) => each.checks },
-      { title: 'Reason', kind: 'wide', cell: (each) => visible(each.reason || '–') },
+      { title: 'Reason', cell: (each) => visible(each.reason || '–') },
       { title: 'Decide', kind: 'actions', cell: (each) => button('Show …', () => decide(each), { 'aria-label': `Show ${visible(each.id)}` }) },
     ],
   });

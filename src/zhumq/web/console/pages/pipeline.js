@@ -27,15 +27,14 @@ export default function showPipeline(page) {
     empty: 'It has not written to a sink yet.',
     columns: [
       { title: 'Sink', cell: (each) => h('span', { class: 'name' }, visible(each.name)) },
-      { title: 'Writes to', kind: 'wide', cell: target },
+      { title: 'Writes to', cell: target },
       { title: 'Behind', kind: 'number', cell: (each) => count(each.lag), sort: (each) => each.lag },
       { title: 'Rows in', kind: 'number', cell: (each) => count(each.rows_in), sort: (each) => each.rows_in },
       { title: 'Rows out', kind: 'number', cell: rowsOut, sort: (each) => each.rows_out },
       { title: 'Rows a second', kind: 'number', cell: (each) => count(each.rate), sort: (each) => each.rate },
-      { title: 'Last batch', kind: 'number', cell: (each) => (each.batch === null ? '–' : count(each.batch)) },
-      { title: 'State', kind: 'number', cell: (each) => stateWords(each), sort: (each) => each.state_rows },
-      { title: 'Watermark', cell: (each) => visible(each.watermark ?? '–') },
-      { title: 'It took', kind: 'number', cell: (each) => duration(each.batch_ms), sort: (each) => each.batch_ms },
+      { title: 'State', cell: (each) => stateWords(each), sort: (each) => each.state_rows },
+      { title: 'Watermark', cell: (each) => watermark(each) },
+      { title: 'Last batch', cell: (each) => batchWords(each), sort: (each) => each.batch_ms },
     ],
   });
   page.show(page.heading(visible(pipeline), { above: [['Pipelines', '/pipelines']] }), failure, about, lagBox, section('Sinks', null, sinks.element), found);
@@ -82,6 +81,15 @@ function stateWords(sink) {
   return sink.state_rows === null ? '–' : `${plural(sink.state_rows, 'row')}, ${bytes(sink.state_bytes)}`;
 }
 
+function batchWords(sink) {
+  return sink.batch === null ? '–' : [`number ${count(sink.batch)}`, h('span', { class: 'below' }, duration(sink.batch_ms))];
+}
+
+function watermark(sink) {
+  const milliseconds = Date.parse(sink.watermark ?? '');
+  return Number.isNaN(milliseconds) ? visible(sink.watermark ?? '–') : moment(milliseconds);
+}
+
 function readWords(read) {
   const times = read.sinks.length;
   const together = `${count(read.rows)} rows (${bytes(read.bytes)})`;
@@ -97,7 +105,7 @@ function rulesBroken(run) {
 
 function target(sink) {
   if (sink.kind === 'topic' || (sink.kind === 'bad rows' && sink.target)) return [badge(sink.kind), ' ', topicLink(sink.target)];
-  return [badge(sink.kind), ' ', h('bdi', null, visible(sink.target))];
+  return [badge(sink.kind), ' ', h('bdi', { class: 'name' }, visible(sink.target))];
 }
 
 function rowsOut(sink) {

@@ -17,7 +17,7 @@ export default function showPipelines(page) {
     key: (each) => each.pipeline,
     empty: NOTHING,
     columns: [
-      { title: 'Pipeline', kind: 'wide', cell: link, sort: (each) => each.pipeline },
+      { title: 'Pipeline', cell: link, sort: (each) => each.pipeline },
       { title: 'State', cell: (each) => stateBadge(each.state), sort: (each) => each.state },
       { title: 'Reads', cell: (each) => h('bdi', { class: 'clip' }, visible(each.sources.join(', '))) },
       { title: 'Behind', kind: 'number', cell: (each) => count(each.lag), sort: (each) => each.lag },

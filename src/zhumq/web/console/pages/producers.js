@@ -28,7 +28,7 @@ export default function showProducers(page) {
     key: (each) => each.key,
     empty: 'No such producers. One is here from its first message on, until 2,000 others have written to its broker after it.',
     columns: [
-      { title: 'Client', kind: 'wide', cell: (each) => clientCell(each), sort: (each) => each.client_id },
+      { title: 'Client', cell: (each) => clientCell(each), sort: (each) => each.client_id },
       { title: 'Kind', cell: (each) => kindCell(each), sort: (each) => each.kind },
       { title: 'Topic', cell: (each) => topicLink(each.topic), sort: (each) => each.topic },
       { title: 'Partitions', cell: (each) => partitionsText(each.partitions) },
@@ -55,7 +55,7 @@ export default function showProducers(page) {
   const filters = h(
     'form',
     { class: 'filters', role: 'search', onsubmit: (event) => event.preventDefault(), oninput: onInput },
-    field({ name: 'client', label: 'Client', kind: 'search', value: query.client, placeholder: 'part of its id, user or address' }),
+    field({ name: 'client', label: 'Client', kind: 'search', value: query.client, placeholder: 'id, user or address' }),
     field({ name: 'topic', label: 'Topic', kind: 'search', value: query.topic, placeholder: 'its whole name' }),
     field({ name: 'kind', label: 'Kind', kind: 'select', options: KINDS, value: query.kind }),
   );
@@ -111,7 +111,7 @@ export default function showProducers(page) {
   });
 }
 
-/** The pairs of a producer and a partition, added up for each topic. */
+/** The pairs of a producer and a partition, added up for each topic; those that write now first. */
 function byTopic(items) {
   const rows = new Map();
   for (const each of items) {
@@ -125,7 +125,8 @@ function byTopic(items) {
       row.last_ms = Math.max(row.last_ms, each.last_ms);
     }
   }
-  return [...rows.values()];
+  // Who writes now is first. Within both, rows stay where they are: a rate is another one at every reading.
+  return [...rows.values()].sort((one, other) => (other.message_rate > 0) - (one.message_rate > 0));
 }
 
 function isSought(each, { client, kind }) {
@@ -139,7 +140,7 @@ function clientCell(each) {
 
 function kindCell(each) {
   if (each.kind === 'plain') return badge('plain', 'plain');
-  const id = h('span', { class: 'below' }, `id ${count(each.producer_id)}, epoch ${each.producer_epoch}`);
+  const id = h('span', { class: 'below' }, `id ${each.producer_id}, epoch ${each.producer_epoch}`);
   return [badge(each.kind, each.kind === 'transactional' ? 'accent' : 'good'), id];
 }
 

@@ -20,13 +20,13 @@ export default function showSessions(page) {
     columns: [
       { title: 'Session', cell: (each) => h('code', null, visible(each.name)), sort: (each) => each.name },
       { title: 'State', cell: (each) => [badge(each.state, KINDS[each.state] ?? 'plain'), each.connected ? '' : ' not connected'], sort: (each) => each.state },
-      { title: 'Reason', kind: 'wide', cell: (each) => visible(each.reason || '–') },
+      { title: 'Reason', cell: (each) => visible(each.reason || '–') },
       { title: 'Since', cell: (each) => moment(each.since_ms) },
-      { title: 'Group', cell: (each) => [groupLink(each.group), `, ${visible(each.mode)}`] },
+      { title: 'Group', cell: (each) => [groupLink(each.group), h('span', { class: 'below' }, visible(each.mode))] },
       { title: 'Topics', cell: (each) => each.topics.map((topic) => [topicLink(topic), ' ']) },
       { title: 'In flight', kind: 'number', cell: (each) => count(each.in_flight), sort: (each) => each.in_flight },
       { title: 'Delivered', kind: 'number', cell: (each) => count(each.delivered), sort: (each) => each.delivered },
-      { title: 'Again', kind: 'number', cell: (each) => count(each.redelivered), sort: (each) => each.redelivered },
+      { title: 'Redelivered', kind: 'number', cell: (each) => count(each.redelivered), sort: (each) => each.redelivered },
       { title: 'Resume', kind: 'actions', cell: (each) => (each.state === 'parked' ? button('Resume', () => resume(each), { 'aria-label': `Resume ${visible(each.name)}` }) : '') },
     ],
   });

@@ -3,7 +3,7 @@
 import { get } from '../api.js';
 import { h, patch, path, withQuery } from '../dom.js';
 import { count } from '../format.js';
-import { emptyText, messageLink, moment, pager } from '../parts.js';
+import { messageLink, moment, pager } from '../parts.js';
 import { table } from '../table.js';
 import { topicHeading } from '../topic_parts.js';
 
@@ -16,7 +16,7 @@ export default function showProducers(page) {
     key: (each) => `${each.partition} ${each.producer_id}`,
     empty: 'No idempotent or transactional producer has written to this topic lately.',
     columns: [
-      { title: 'Producer id', cell: (each) => count(each.producer_id), sort: (each) => each.producer_id },
+      { title: 'Producer id', cell: (each) => each.producer_id, sort: (each) => each.producer_id },
       { title: 'Partition', cell: (each) => each.partition, sort: (each) => each.partition },
       { title: 'Epoch', kind: 'number', cell: (each) => each.producer_epoch },
       { title: 'Last sequence', kind: 'number', cell: (each) => count(each.last_sequence), sort: (each) => each.last_sequence },
@@ -26,7 +26,13 @@ export default function showProducers(page) {
   });
   page.show(
     topicHeading(page, '/producers'),
-    emptyText('Brokers remember producers that number their messages (enable.idempotence, the default of most clients). Others leave no trace.'),
+    h(
+      'p',
+      { class: 'empty' },
+      'What the partitions remember of producers that number their messages (enable.idempotence, the default of most clients). ',
+      h('a', { href: withQuery('/producers', { topic }) }, 'Who writes to the topic now'),
+      ' has clients, rates, and plain producers, too.',
+    ),
     list.element,
     pages,
   );

@@ -37,7 +37,7 @@ export default function showTransaction(page) {
         ['Began', moment(found.started_ms)],
         ['Open for', duration(found.age_ms)],
         ['Times out after', found.timeout_ms === null ? 'never: two-phase' : duration(found.timeout_ms)],
-        ['Producer', `${count(found.producer_id)}, epoch ${found.producer_epoch}`],
+        ['Producer', `${found.producer_id}, epoch ${found.producer_epoch}`],
         ['Coordinator', `broker ${found.coordinator}`],
       ]));
       written.update(found.partitions);

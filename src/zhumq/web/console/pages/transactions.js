@@ -24,7 +24,7 @@ export default function showTransactions(page) {
       { title: 'State', cell: (each) => transactionBadge(each.state), sort: (each) => each.state },
       { title: 'Open for', kind: 'number', cell: (each) => duration(each.age_ms), sort: (each) => each.age_ms },
       { title: 'Kind', cell: (each) => (each.is_two_phase ? 'two-phase' : 'ordinary') },
-      { title: 'Producer id', cell: (each) => count(each.producer_id) },
+      { title: 'Producer id', cell: (each) => each.producer_id },
       { title: 'Coordinator', cell: (each) => `broker ${each.coordinator}` },
     ],
   });
@@ -35,7 +35,7 @@ export default function showTransactions(page) {
     columns: [
       { title: 'Topic', cell: (each) => topicLink(each.topic) },
       { title: 'Begins at', cell: (each) => messageLink(each.topic, each.partition, each.start_offset) },
-      { title: 'Producer id', cell: (each) => count(each.producer_id) },
+      { title: 'Producer id', cell: (each) => each.producer_id },
       { title: 'Last message', kind: 'number', cell: (each) => `${duration(each.age_ms)} ago` },
       { title: 'Abort', kind: 'actions', cell: (each) => button('Abort', () => abortHanging(each), { class: 'danger' }) },
     ],
