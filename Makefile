@@ -42,7 +42,8 @@ run: $(READY)  ## a broker with its console, pipelines on Spark over a sample, t
 check: static  ## format, lint, types, import rules, unit and property tests: under a minute
 	$(BIN)/pytest -q -n $(WORKERS) -m "not slow" $(wildcard tests/test_tidy.py tests/unit tests/properties)
 
-# Files are handed out in the order of tests/conftest.py. An ended file's worker takes the next one.
+# Files are handed out in the order of tests/conftest.py. An ended file's worker takes the next one. One worker has all
+# files of Spark (tests/schedule.py).
 PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: static kcat chromium jdbc  ## everything in check, and tests with real sockets, real processes and kill -9 (LOAD=4: beside four busy loops; AGAIN=8: up to eight that failed run again, alone)

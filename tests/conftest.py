@@ -1,9 +1,14 @@
 """What holds for every test."""
 
 from collections import defaultdict
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
 
 # No time limit for an example: speed is measured by the benchmarks, and a busy machine is no fault of the code.
 settings.register_profile("zhumq", deadline=None)
@@ -21,3 +26,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         )
         seconds[item.location[0]] = max(seconds[item.location[0]], limit)
     items.sort(key=lambda item: -seconds[item.location[0]])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Scheduling | None":
+    # Imported here: without workers there is nothing to schedule, and xdist need not be there.
+    from tests.schedule import scheduler
+
+    return scheduler(config, log)
