@@ -191,6 +191,36 @@ def test_a_trend_is_that_of_all_samples_and_not_of_two(page: Page) -> None:
     assert 3_000 < float(str(falling["catchUpMs"])) < 20_000
 
 
+def test_a_disk_is_full_when_it_goes_on_as_before(page: Page) -> None:
+    page.goto("/quotas")
+    ready(page)
+    hour_ms = 3_600_000
+
+    def forecast(used: list[float | None]) -> dict[str, object]:
+        found: dict[str, object] = page.evaluate(
+            "async ([used, stepMs]) => (await import('/console/disk_forecast.js')).diskForecast(used, stepMs, 1000)",
+            [used, hour_ms],
+        )
+        return found
+
+    assert forecast([500, 501, None, 502])["kind"] == "unknown"
+    assert forecast([500] * 6)["kind"] == "steady"
+    assert forecast([500, 490, 480, None, 460, 450, 440])["kind"] == "falling"
+    growing = forecast([500, 510, 520, None, 540, 550, 560])
+    assert growing["kind"] == "growing"
+    # 440 are left, and it grows by 10 an hour.
+    assert abs(float(str(growing["fullInMs"])) / hour_ms - 44) < 0.01
+    assert abs(float(str(growing["perDay"])) - 240) < 0.01
+
+
+@pytest.mark.usefixtures("busy")
+def test_the_overview_says_where_the_disk_is_going(page: Page, url: str) -> None:
+    page.goto("/")
+    ready(page)
+    words = re.compile(r"^(steady|falling|full in \d+ .*)$")
+    expect(cell(row(page, "%"), "At this rate")).to_have_text(words)
+
+
 @pytest.mark.usefixtures("busy")
 @pytest.mark.parametrize("width", [1280, 360])
 def test_pages_with_charts_are_accessible(browser: Browser, url: str, width: int) -> None:

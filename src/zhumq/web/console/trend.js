@@ -11,24 +11,27 @@ const MESSAGES_MIN = 1;
  * @returns {{kind: 'unknown'|'none'|'steady'|'growing'|'falling', perSecond: number, catchUpMs: ?number}}
  */
 export function trendOf(lags, stepMs) {
-  const known = lags.map((lag, step) => ({ lag, seconds: (step * stepMs) / 1000 })).filter(({ lag }) => lag !== null);
-  const last = known.at(-1)?.lag ?? null;
+  const known = lags.map((value, step) => ({ value, seconds: (step * stepMs) / 1000 })).filter(({ value }) => value !== null);
+  const last = known.at(-1)?.value ?? null;
   if (last === 0) return { kind: 'none', perSecond: 0, catchUpMs: 0 };
   if (known.length < POINTS_MIN) return { kind: 'unknown', perSecond: 0, catchUpMs: null };
   const perSecond = slope(known);
   const change = Math.abs(perSecond) * (known.at(-1).seconds - known[0].seconds);
-  const mean = known.reduce((sum, { lag }) => sum + lag, 0) / known.length;
+  const mean = known.reduce((sum, { value }) => sum + value, 0) / known.length;
   if (change < Math.max(MESSAGES_MIN, mean * SHARE_MIN)) return { kind: 'steady', perSecond, catchUpMs: null };
   if (perSecond > 0) return { kind: 'growing', perSecond, catchUpMs: null };
   return { kind: 'falling', perSecond, catchUpMs: (last / -perSecond) * 1000 };
 }
 
-/** The slope of the line that is nearest to all points. */
-function slope(points) {
+/**
+ * The slope of the line that is nearest to all points.
+ * @param {{seconds: number, value: number}[]} points
+ */
+export function slope(points) {
   const mean = (values) => values.reduce((sum, each) => sum + each, 0) / values.length;
   const seconds = mean(points.map((each) => each.seconds));
-  const lag = mean(points.map((each) => each.lag));
-  const above = points.reduce((sum, each) => sum + (each.seconds - seconds) * (each.lag - lag), 0);
+  const value = mean(points.map((each) => each.value));
+  const above = points.reduce((sum, each) => sum + (each.seconds - seconds) * (each.value - value), 0);
   const below = points.reduce((sum, each) => sum + (each.seconds - seconds) ** 2, 0);
   return below === 0 ? 0 : above / below;
 }

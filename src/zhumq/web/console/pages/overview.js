@@ -2,7 +2,8 @@
 
 import { get, Problem } from '../api.js';
 import { h, patch, path } from '../dom.js';
-import { bytes, count, percent, plural, visible } from '../format.js';
+import { diskForecast, FORECAST_HOURS } from '../disk_forecast.js';
+import { bytes, count, duration, percent, plural, visible } from '../format.js';
 import { byteRate, historySection, rate } from '../history.js';
 import { badge, emptyText, fullness, section, topicLink } from '../parts.js';
 import { table } from '../table.js';
@@ -10,6 +11,10 @@ import { table } from '../table.js';
 const SLOW_MS = 20_000;
 const UNWELL_MAX = 50; // partitions that are listed
 const DISK_FULL = 0.85;
+const FORECAST_MS = 60_000;
+const FORECAST_POINTS = 72;
+const FORECASTS_MAX = 20; // brokers whose disks are looked at
+const SOON_MS = 86_400_000;
 
 export default function showOverview(page) {
   const numbers = h('dl', { class: 'tiles' });
@@ -26,6 +31,7 @@ export default function showOverview(page) {
       { title: 'Replicas', kind: 'number', cell: (each) => count(each.replicas), sort: (each) => each.replicas },
     ],
   });
+  const known = { cluster: null, folders: null, forecasts: new Map(), deadLetters: null, parked: null, halves: null };
   const folders = table({
     caption: 'Data folders',
     key: (each) => `${each.broker} ${each.folder}`,
@@ -36,6 +42,7 @@ export default function showOverview(page) {
       { title: 'Free on the disk', kind: 'number', cell: (each) => bytes(each.usable_bytes) },
       { title: 'Disk', kind: 'number', cell: (each) => bytes(each.total_bytes) },
       { title: 'Used', cell: (each) => used(each) },
+      { title: 'At this rate', cell: (each) => forecastText(known.forecasts.get(each.broker)) },
     ],
   });
   const unwell = table({
@@ -51,7 +58,6 @@ export default function showOverview(page) {
       { title: 'In sync', cell: (each) => each.in_sync.join(', ') || 'none' },
     ],
   });
-  const known = { cluster: null, folders: null, deadLetters: null, parked: null, halves: null };
   const redraw = () => patch(attention, attentionList(findings(known)));
 
   page.show(
@@ -92,6 +98,16 @@ export default function showOverview(page) {
     },
     fail: () => folders.update([]),
   });
+  page.watch({
+    everyMs: FORECAST_MS,
+    load: (signal) => readForecasts(signal),
+    show(found) {
+      known.forecasts = found;
+      if (known.folders !== null) folders.update(known.folders);
+      redraw();
+    },
+    fail() {}, // A broker may keep no history.
+  });
   // A user may not have the right to all of these, and a broker may be without push: the rest is shown all the same.
   page.watch({
     everyMs: SLOW_MS,
@@ -105,6 +121,25 @@ export default function showOverview(page) {
       redraw();
     },
   });
+}
+
+/** What the disk of each broker does, by its history. Folders on one disk have one forecast. */
+async function readForecasts(signal) {
+  const { brokers } = await get('/cluster', null, { signal });
+  const query = { last_ms: FORECAST_HOURS * 3_600_000, points: FORECAST_POINTS };
+  const found = new Map();
+  for (const { broker } of brokers.slice(0, FORECASTS_MAX)) {
+    const { series, step_ms: stepMs } = await get('/history/cluster', { ...query, broker }, { signal });
+    const total = (series.disk_total_bytes ?? []).findLast((each) => each !== null);
+    if (total) found.set(broker, diskForecast(series.disk_used_bytes, stepMs, total));
+  }
+  return found;
+}
+
+function forecastText(forecast) {
+  if (forecast === undefined || forecast.kind === 'unknown') return 'not known yet';
+  if (forecast.kind !== 'growing') return forecast.kind;
+  return badge(`full in ${duration(forecast.fullInMs)}`, forecast.fullInMs < SOON_MS ? 'bad' : 'plain');
 }
 
 async function optional(request) {
@@ -135,7 +170,7 @@ function used(folder) {
 }
 
 /** What an operator should look at: how bad it is, what it is, why it matters, and where it is shown. */
-function findings({ cluster, folders, deadLetters, parked, halves }) {
+function findings({ cluster, folders, forecasts, deadLetters, parked, halves }) {
   const found = [];
   const add = (kind, what, why, href, text) => found.push({ kind, what, why, href, text });
   if (cluster?.controller === null) {
@@ -154,6 +189,11 @@ function findings({ cluster, folders, deadLetters, parked, halves }) {
       const why = `${bytes(each.usable_bytes)} are left. A full disk deletes the oldest segments early, then refuses messages.`;
       add('warn', `The disk of broker ${each.broker} is ${percent(share)} full`, why);
     }
+  }
+  for (const [broker, { fullInMs, perDay }] of forecasts) {
+    if (fullInMs === null || fullInMs >= SOON_MS) continue;
+    const why = `As in the last ${FORECAST_HOURS} hours, when it grew by ${bytes(perDay)} a day. Shorten the retention of topics, or give it more room.`;
+    add('bad', `The disk of broker ${broker} is full in ${duration(fullInMs)}`, why, '/topics', 'Topics');
   }
   for (const each of deadLetters?.items ?? []) {
     if (each.left > 0) {
