@@ -7,8 +7,8 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from tests.schedule import LoadFilesAndSpark
     from xdist.remote import Producer
-    from xdist.scheduler import Scheduling
 
 # No time limit for an example: speed is measured by the benchmarks, and a busy machine is no fault of the code.
 settings.register_profile("zhumq", deadline=None)
@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Scheduling | None":
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadFilesAndSpark | None":
     # Imported here: without workers there is nothing to schedule, and xdist need not be there.
     from tests.schedule import scheduler
 
