@@ -34,6 +34,7 @@ def test_a_batch_has_nothing_to_upgrade(tmp_path: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
+@pytest.mark.long
 def test_an_upgrade_notes_what_the_next_run_begins_with(cli: Cli, tmp_path: Path) -> None:
     cli.must("topic", "create", "orders")
     file, state = tmp_path / "copy.yml", tmp_path / "state"

@@ -277,6 +277,7 @@ class Copiers:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_kill_9_of_the_programs_and_of_the_broker_neither_loses_nor_repeats_an_output(
     tmp_path: Path,
 ) -> None:

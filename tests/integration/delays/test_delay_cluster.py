@@ -54,6 +54,7 @@ class Load(threading.Thread):
         wait_for(lambda: len(self.sent) >= goal, "messages are sent", 120)
 
 
+@pytest.mark.long
 def test_delayed_messages_survive_the_death_of_each_broker_of_three(tmp_path: Path) -> None:
     shards = {"delayed.message.topic.num.partitions": "1"}
     with cluster_processes(folder=tmp_path, settings=SETTINGS | shards) as cluster:
