@@ -29,7 +29,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadFilesAndSpark | None":
+def pytest_xdist_make_scheduler(
+    config: pytest.Config, log: "Producer"
+) -> "LoadFilesAndSpark | None":
     # Imported here: without workers there is nothing to schedule, and xdist need not be there.
     from tests.schedule import scheduler
 

@@ -117,7 +117,7 @@ def _print(plan: ResetPlan, *, as_json: bool) -> None:
         for one in each.partitions
     ]
     sys.stdout.flush()
-    if rows or not any(each.files for each in plan.sinks):
+    if rows or not any(each.files or each.tables for each in plan.sinks):
         print_table(rows, COLUMNS, empty="the topics have no partitions")
     for each in plan.sinks:
         sys.stdout.write(f"{each.words()}\n")

@@ -12,7 +12,7 @@ from typing import Any, Final
 from zhumq.pipelines.ddl import SchemaWrong, parse_ddl
 from zhumq.pipelines.document import Field, Mark, SpecInvalid, read_document
 from zhumq.pipelines.row_differences import as_moment
-from zhumq.pipelines.spec import DEAD_LETTERS, FilesSource, Pipeline, TableSource, TopicSource
+from zhumq.pipelines.spec import DEAD_LETTERS, FilesSource, Pipeline, TopicSource
 from zhumq.spark.columns import HEADERS, SQL_TYPES
 from zhumq.spark.options import read_options
 
@@ -107,8 +107,8 @@ def _case(field: Field, pipeline: Pipeline) -> Case:
         source = sources[name]
         given[name] = _messages(rows, source) if isinstance(source, TopicSource) else _table(rows)
     for name, source in sources.items():
-        if name not in given and isinstance(source, TableSource | FilesSource):
-            what = "table" if isinstance(source, TableSource) else "files"
+        if name not in given and not isinstance(source, TopicSource):
+            what = "files" if isinstance(source, FilesSource) else "table"
             fields.need("given").fail(f"has no rows for the {what} {name!r}")
         if name not in given and isinstance(source, TopicSource):
             given[name] = GivenRows(schema=_schema_of(source), rows=())

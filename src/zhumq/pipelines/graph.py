@@ -18,6 +18,7 @@ from zhumq.pipelines.spec import (
     EmptySink,
     ExpectStep,
     FilesSource,
+    JdbcSource,
     MergeSink,
     ParseStep,
     Pipeline,
@@ -292,6 +293,9 @@ def _read_from(source: Source) -> str:
             return f"{source.format} {source.path}"
         case FilesSource():
             return f"{source.format} files {source.path}"
+        case JdbcSource():
+            name = "query" if source.is_query else source.what
+            return f"{source.database} {name}" + (f" by {source.grows}" if source.grows else "")
         case _:
             assert_never(source)
 

@@ -84,6 +84,20 @@ class Connection:
             finally:
                 statement.close()
 
+    def texts(self, sql: str) -> tuple[str | None, ...]:
+        """The columns of the first row as texts; without a row, as many times None."""
+        with self._failures():
+            statement = self._prepared(sql, ())
+            try:
+                rows = statement.executeQuery()
+                places = range(1, rows.getMetaData().getColumnCount() + 1)
+                found = [rows.getString(each) for each in places] if rows.next() else []
+                return tuple(None if each is None else str(each) for each in found) or tuple(
+                    None for _ in places
+                )
+            finally:
+                statement.close()
+
     def columns(self, table: str) -> tuple[TargetColumn, ...]:
         """The columns of a table. Raises NoSuchTable."""
         with self._failures():

@@ -15,11 +15,13 @@ from zhumq.pipelines.case_runner import rows_of
 from zhumq.pipelines.causes import explain
 from zhumq.pipelines.file_source import read_files
 from zhumq.pipelines.functions import make_importable
+from zhumq.pipelines.jdbc_source import read_database
 from zhumq.pipelines.sharing import reads_of
 from zhumq.pipelines.sinks import prepare
 from zhumq.pipelines.spec import (
     DEAD_LETTERS,
     FilesSource,
+    JdbcSource,
     Pipeline,
     Source,
     TableSource,
@@ -87,6 +89,8 @@ def _sample(session: SparkSession, source: Source, brokers: Brokers, records: in
     with spec_errors(source.mark):
         if isinstance(source, FilesSource):
             return read_files(session, source, streaming=False).limit(records)
+        if isinstance(source, JdbcSource):
+            return read_database(session, source, streaming=False).limit(records)
         if isinstance(source, TableSource):
             reader = session.read.format(source.format).options(**source.options)
             return reader.load(source.path).limit(records)

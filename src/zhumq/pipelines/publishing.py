@@ -19,6 +19,7 @@ from zhumq.pipelines.spec import (
     DEAD_LETTERS,
     ConsoleSink,
     FilesSource,
+    JdbcSource,
     MergeSink,
     Pipeline,
     Sink,
@@ -218,6 +219,8 @@ def _kind(sink: Sink) -> tuple[str, str]:
 def _name(source: Source) -> str:
     if isinstance(source, TableSource | FilesSource):
         return source.path
+    if isinstance(source, JdbcSource):
+        return source.what
     names = ("subscribe", "subscribePattern", "path")
     return next((source.options[each] for each in names if each in source.options), source.name)
 

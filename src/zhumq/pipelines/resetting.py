@@ -14,10 +14,19 @@ from zhumq.model.ids import TopicPartition
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.checkpoints import Checkpoints, Place, Reset, Start, aside_now
 from zhumq.pipelines.functions import make_importable
+from zhumq.pipelines.jdbc_rows import shown
 from zhumq.pipelines.repeats import end_query, repeats_of
 from zhumq.pipelines.sharing import sources_for
 from zhumq.pipelines.sinks import SinkContext, all_sinks, prepare
-from zhumq.pipelines.spec import FilesSource, Pipeline, Sink, TopicSink, TopicSource
+from zhumq.pipelines.spec import (
+    FilesSource,
+    JdbcSource,
+    Pipeline,
+    Sink,
+    TopicSink,
+    TopicSource,
+    is_read_whole,
+)
 from zhumq.pipelines.starts import offsets_at, start_of
 from zhumq.pipelines.status import PipelineBusy, StatusFile
 from zhumq.pipelines.topics import check_broker, reads_topics
@@ -59,6 +68,7 @@ class SinkReset:
     sink: str
     partitions: tuple[PartitionReset, ...]
     files: tuple[str, ...]  # the folders whose files it has read, and reads again
+    tables: tuple[str, ...]  # of databases, whose rows it has read, and reads again
     repeats: str  # what becomes of the rows that the sink has
     leaves: str | None  # the source whose shared read goes on without it
 
@@ -74,6 +84,7 @@ class SinkReset:
         """What happens, in a sentence."""
         again = [f"up to {self.again:,} messages"] if self.again else []
         again += [f"all files that are in {path}" for path in self.files]
+        again += [f"all rows that are in {name}" for name in self.tables]
         parts = [
             f"{' and '.join(again)} are read again; it {self.repeats}"
             if again
@@ -108,6 +119,7 @@ class ResetPlan:
                     "repeats": each.repeats,
                     "leaves": each.leaves,
                     "files": list(each.files),
+                    "tables": list(each.tables),
                     "partitions": [
                         {"topic": one.place.topic, "partition": one.place.partition,
                          "before": one.before, "after": one.after, "again": one.again,
@@ -212,11 +224,12 @@ class Resetting:
         leaves = place.shares if place is not None else None
         if leaves is not None and chosen.issuperset(self.checkpoints.sharing(leaves)):
             leaves = None
-        files = tuple(each.path for each in _files_for(self.pipeline, sink.name))
+        unplaced = [] if found is None else _unplaced_for(self.pipeline, sink.name)
         return SinkReset(
             sink=sink.name,
             partitions=partitions,
-            files=() if found is None else files,
+            files=tuple(each.path for each in unplaced if isinstance(each, FilesSource)),
+            tables=tuple(shown(each) for each in unplaced if isinstance(each, JdbcSource)),
             repeats=repeats,
             leaves=leaves,
         )
@@ -238,16 +251,27 @@ class Resetting:
         )
 
 
-def _files_for(pipeline: Pipeline, sink: str) -> list[FilesSource]:
-    return [each for each in sources_for(pipeline, sink) if isinstance(each, FilesSource)]
+def _unplaced_for(pipeline: Pipeline, sink: str) -> list[FilesSource | JdbcSource]:
+    """The sources of a sink whose rows have no offsets."""
+    return [
+        each
+        for each in sources_for(pipeline, sink)
+        if isinstance(each, FilesSource | JdbcSource) and not is_read_whole(each)
+    ]
 
 
 def _check_beginning(pipeline: Pipeline, sinks: Iterable[str], position: Position | None) -> None:
-    """Files have no offsets: a query without a checkpoint reads all of them."""
+    """Files and rows have no offsets: a query without a checkpoint reads all of them."""
     if position in (None, EARLIEST):
         return
     for sink in sinks:
-        for source in _files_for(pipeline, sink):
+        for source in _unplaced_for(pipeline, sink):
+            if isinstance(source, JdbcSource):
+                raise NoSuchBeginning(
+                    f"the sink {sink} reads the rows of {source.name}, which have no offsets: a reset reads"
+                    f" all rows of {shown(source)} again, without --to or with --to earliest. To leave some"
+                    " out, give a query: jdbc: SELECT ... WHERE ..."
+                )
             raise NoSuchBeginning(
                 f"the sink {sink} reads the files of {source.name}, which have no offsets: a reset reads"
                 f" all files that are in {source.path} again, without --to or with --to earliest. To leave"

@@ -225,6 +225,8 @@ class _Run:
             else:
                 with self._stop.cancelling(self._spark):
                     self._batch()
+        except JdbcUnreachable as error:
+            raise PipelineFailed(str(error)) from None
         except (PySparkException, Py4JError) as error:
             if not self._pipeline.is_stream and self._stop.asked.is_set():
                 raise PipelineFailed(STOPPED_EARLY) from None

@@ -39,9 +39,9 @@ from zhumq.pipelines.sinks import (
     triggered,
     write_batch,
 )
-from zhumq.pipelines.spec import Pipeline, Sink, TableSource, TopicSource
+from zhumq.pipelines.spec import Pipeline, Sink, TopicSource, is_read_whole
 from zhumq.pipelines.status import ReadProgress
-from zhumq.pipelines.views import Views, build_steps, new_session, read_table
+from zhumq.pipelines.views import Views, build_steps, new_session, read_whole
 from zhumq.spark.cluster_client import EARLIEST, ClusterClient
 from zhumq.spark.ranges import TOPIC_ID_KEY, from_json
 
@@ -221,9 +221,9 @@ class SharedRead:
 
     def _views(self, session: SparkSession, rows: DataFrame) -> Views:
         sources = {
-            each.name: read_table(session, each) if isinstance(each, TableSource) else rows
+            each.name: read_whole(session, each) if is_read_whole(each) else rows
             for each in self._pipeline.sources
-            if isinstance(each, TableSource) or each.name == self._source.name
+            if is_read_whole(each) or each.name == self._source.name
         }
         return build_steps(session, self._pipeline, sources, self._brokers)
 

@@ -14,6 +14,7 @@ from zhumq.pipelines.spec import (
     EmptySink,
     ExpectStep,
     FilesSource,
+    JdbcSource,
     MergeSink,
     OnChange,
     OnError,
@@ -26,7 +27,7 @@ from zhumq.pipelines.spec import (
     Step,
     TableSink,
     TopicSink,
-    TopicSource,
+    is_read_whole,
 )
 from zhumq.pipelines.sql_text import views_in, words_of
 
@@ -96,8 +97,8 @@ def able_to_share(pipeline: Pipeline) -> Reads:
         return Reads(shared={}, own={})
     views = {
         source.name: _View(
-            frozenset({source.name} if isinstance(source, TopicSource | FilesSource) else ()),
-            f"reads the files of {source.name}" if isinstance(source, FilesSource) else None,
+            frozenset(() if is_read_whole(source) else {source.name}),
+            _own_read_of(source),
         )
         for source in pipeline.sources
     }
@@ -211,6 +212,15 @@ def has_dead_letters(step: Step) -> bool:
 def _union(views: Sequence[_View], state: str | None) -> _View:
     sources = frozenset().union(*(each.sources for each in views))
     return _View(sources, next((each.state for each in views if each.state), state))
+
+
+def _own_read_of(source: Source) -> str | None:
+    """Why each sink reads a source itself; None if they can share a read."""
+    if isinstance(source, FilesSource):
+        return f"reads the files of {source.name}"
+    if isinstance(source, JdbcSource) and source.grows is not None:
+        return f"reads the rows of {source.name}"
+    return None
 
 
 def _state_of(step: Step) -> str | None:

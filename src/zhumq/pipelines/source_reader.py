@@ -1,12 +1,13 @@
-"""Reads the sources of a pipeline file: topics, segment folders, files and tables."""
+"""Reads the sources of a pipeline file: topics, segment folders, files, databases and tables."""
 
 import re
 from typing import Final
 
 from zhumq.pipelines.document import Field, did_you_mean
 from zhumq.pipelines.files_reader import read_files
+from zhumq.pipelines.jdbc_source_reader import read_source
 from zhumq.pipelines.secrets import security_texts
-from zhumq.pipelines.spec import FilesSource, Source, TableSource, TopicSource
+from zhumq.pipelines.spec import Source, TableSource, TopicSource, is_read_whole
 from zhumq.pipelines.step_reader import add_view, read_watermark
 from zhumq.pipelines.topic_fields import refuse_both, topic_names
 from zhumq.spark.options import OptionInvalid, read_options
@@ -34,9 +35,10 @@ def read_sources(field: Field, views: list[str], *, streaming: bool) -> tuple[So
         found.append(_source(name, source, streaming=streaming))
     if not found:
         field.fail("names no source")
-    if streaming and not any(isinstance(each, TopicSource | FilesSource) for each in found):
+    if streaming and all(is_read_whole(each) for each in found):
         field.fail(
-            "a stream needs a topic or files among its sources; without them, set trigger: batch"
+            "a stream needs a topic, files or a jdbc with `grows` among its sources; without them, set"
+            " trigger: batch"
         )
     return tuple(found)
 
@@ -54,6 +56,8 @@ def _source(name: str, field: Field, *, streaming: bool) -> Source:
     # `pattern` is that of the names of topics, and beside `files` that of the names of files.
     if fields.get("files") is not None:
         return read_files(name, fields, fields.need("files"))
+    if fields.get("jdbc") is not None:
+        return read_source(name, fields, fields.need("jdbc"), streaming=streaming)
     kind, what = fields.one_of("topic", "topics", "pattern", "segments", "table")
     given = fields.get("options")
     options = security_texts(given) if given else {}

@@ -7,6 +7,7 @@ from typing import Final
 
 from zhumq.pipelines.document import Mark
 from zhumq.pipelines.jdbc_spec import JdbcTarget
+from zhumq.pipelines.jdbc_statements import Database
 
 # Each batch is written to a staging folder and moved into the table, so exactly once.
 FILE_FORMATS: Final = ("parquet", "orc", "json", "csv")
@@ -113,6 +114,35 @@ class FilesSource:
     files_per_batch: int
     on_error: OnError
     options: Mapping[str, str]  # of Spark's file streams
+    watermark: Watermark | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """How far behind the newest row a growing table is read, for rows that come late."""
+
+    amount: int  # milliseconds, or values of the column
+    is_time: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JdbcSource:
+    """A table or a query of a database: its rows, or those that are added to it."""
+
+    name: str
+    mark: Mark
+    database: Database
+    what: str  # a table, or a SELECT
+    is_query: bool
+    options: Mapping[str, str]  # of Spark's JDBC source; secrets by reference
+    grows: str | None  # the column whose values say which rows are new; None: all rows are read
+    grows_mark: Mark
+    lag: Lag | None
+    rows_per_batch: int
+    may_shrink: bool
+    partitions: int
+    partition_by: str | None  # a column of whole numbers
+    partition_mark: Mark
     watermark: Watermark | None
 
 
@@ -252,7 +282,7 @@ class DeduplicateStep:
     within_ms: int
 
 
-Source = TopicSource | TableSource | FilesSource
+Source = TopicSource | TableSource | FilesSource | JdbcSource
 Step = SqlStep | PythonStep | ParseStep | CheckStep | ExpectStep | DeduplicateStep
 
 
@@ -334,6 +364,13 @@ class EmptySink:
     mark: Mark
     input: str
     report: str | None  # a JSON file for the rows that were found
+
+
+def is_read_whole(source: Source) -> bool:
+    """Whether each batch reads all rows of the source."""
+    return isinstance(source, TableSource) or (
+        isinstance(source, JdbcSource) and source.grows is None
+    )
 
 
 Sink = TopicSink | TableSink | MergeSink | ConsoleSink | EmptySink

@@ -16,6 +16,7 @@ from zhumq.pipelines.delta_table import read_delta
 from zhumq.pipelines.document import Mark
 from zhumq.pipelines.file_source import read_files
 from zhumq.pipelines.functions import load_function
+from zhumq.pipelines.jdbc_source import read_database
 from zhumq.pipelines.message_schemas import message_decoder
 from zhumq.pipelines.parsing import CHANGE, parse
 from zhumq.pipelines.routing import MESSAGE, REASON, dead_letters, without_failing
@@ -27,12 +28,14 @@ from zhumq.pipelines.spec import (
     DeduplicateStep,
     ExpectStep,
     FilesSource,
+    JdbcSource,
     OnChange,
     OnError,
     ParseStep,
     Pipeline,
     PythonStep,
     Sink,
+    Source,
     SqlStep,
     Step,
     TableSource,
@@ -90,6 +93,9 @@ def build_views(
             case FilesSource():
                 frame = read_files(session, source, streaming=pipeline.is_stream)
                 frame = _with_watermark(frame, source.watermark if pipeline.is_stream else None)
+            case JdbcSource():
+                frame = read_database(session, source, streaming=pipeline.is_stream)
+                frame = _with_watermark(frame, source.watermark if frame.isStreaming else None)
             case _:
                 assert_never(source)
         sources[source.name] = frame
@@ -143,6 +149,14 @@ def as_batch_view(session: SparkSession, frame: DataFrame, sql: str, mark: Mark)
     frame.createOrReplaceTempView("batch")
     with spec_errors(mark, sql):
         return session.sql(sql)
+
+
+def read_whole(session: SparkSession, source: Source) -> DataFrame:
+    """All rows of a source that `is_read_whole`."""
+    if isinstance(source, JdbcSource):
+        return read_database(session, source, streaming=False)
+    assert isinstance(source, TableSource), "others are read bit by bit"
+    return read_table(session, source)
 
 
 def read_table(session: SparkSession, source: TableSource) -> DataFrame:
