@@ -114,6 +114,57 @@ def check(
     raise typer.Exit(_program("pipeline_mistakes").check_files(files, parse_settings(values or [])))
 
 
+@app.command()
+def deploy(
+    file: FileArgument,
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="A cluster: spark://host:7077, yarn or k8s://...")
+    ],
+    values: SetOption = None,
+    python: Annotated[
+        str,
+        typer.Option(
+            metavar="PATH",
+            help="The Python of the workers, and on this machine: of the version that runs this command.",
+        ),
+    ] = "python3",
+    bootstrap: BootstrapOption = None,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = Path(STATE_DIR_DEFAULT),
+    checkpoints: CheckpointsOption = None,
+    image: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The image of Kubernetes' pods, with --print."),
+    ] = None,
+    upload: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where Kubernetes' pods get files from, with --print."),
+    ] = None,
+    prints: Annotated[
+        bool, typer.Option("--print", help="Print the spark-submit line for yarn or k8s://.")
+    ] = False,
+) -> None:
+    """Run a pipeline on a cluster whose workers have only Spark and Python: zhumq is shipped.
+
+    Exit codes are those of `zhumq pipeline run`.
+    """
+    code = _program("pipeline_deploy").deploy_file(
+        file,
+        parse_settings(values or []),
+        master=master,
+        python=python,
+        bootstrap=bootstrap,
+        config=config,
+        security=read_properties(config) if config is not None else None,
+        state_dir=state_dir,
+        checkpoints=checkpoints,
+        image=image,
+        upload=upload,
+        prints=prints,
+    )
+    raise typer.Exit(code)
+
+
 @app.command("test")
 def run_tests(
     file: FileArgument,

@@ -4,7 +4,8 @@ import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
+from typing import Final
 
 from zhumq.cli.options import CommandFailed
 from zhumq.cli.output import print_json
@@ -25,6 +26,7 @@ from zhumq.pipelines.stopping import StopRequest
 
 EXIT_ROWS_FOUND = 3
 EXIT_INTERRUPTED = 130
+NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def run_files(
@@ -38,13 +40,14 @@ def run_files(
     checkpoint_root: str | None,
     as_json: bool,
     publish: bool = False,
+    settings: Mapping[str, str] = NO_SETTINGS,
 ) -> int:
     """Run the pipelines of these files. Returns the exit code; raises ZhumqError for exit code 1."""
     done: list[RunStatus] = []
     stop = StopRequest()
     try:
         pipelines = _load(words, values)
-        settings = {key: text for each in pipelines for key, text in each.spark.items()}
+        of_files = {key: text for each in pipelines for key, text in each.spark.items()}
         options = RunOptions(
             state_dir=state_dir,
             master=master,
@@ -58,7 +61,7 @@ def run_files(
             pipeline_session(
                 pipelines[0].name if len(pipelines) == 1 else "zhumq",
                 master=master,
-                settings=settings,
+                settings={**of_files, **settings},
                 log=state_dir / pipelines[0].name / LOG_FILE,
             ) as spark,
             _stop_on_signals(stop),

@@ -38,13 +38,18 @@ def findings_of(report: Report) -> Mapping[str, Any] | None:
 
 def make_importable(spark: SparkSession, pipeline: Pipeline) -> None:
     """Make modules beside the pipeline file importable, here and on the workers."""
+    for beside in modules_beside(pipeline):
+        folder = str(beside.parent)
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+        spark.sparkContext.addPyFile(str(beside))
+
+
+def modules_beside(pipeline: Pipeline) -> list[Path]:
+    """The modules beside the pipeline file whose functions it names."""
     folder = Path(pipeline.file).resolve().parent
     functions = [step.function for step in pipeline.steps if isinstance(step, PythonStep)]
     if pipeline.report is not None:
         functions.append(pipeline.report.function)
-    for function in functions:
-        beside = folder / f"{function.partition(':')[0].partition('.')[0]}.py"
-        if beside.exists():
-            if str(folder) not in sys.path:
-                sys.path.insert(0, str(folder))
-            spark.sparkContext.addPyFile(str(beside))
+    names = dict.fromkeys(each.partition(":")[0].partition(".")[0] for each in functions)
+    return [path for name in names if (path := folder / f"{name}.py").exists()]
