@@ -20,6 +20,7 @@ SECONDS_MAX = 60.0
 PAGES = {
     "/": "Overview",
     "/cluster": "Cluster",
+    "/cluster/brokers/0": "Broker 0",
     "/topics": "Topics",
     "/topics/orders": "orders",
     "/topics/orders/messages": "orders",
@@ -283,6 +284,21 @@ def test_what_has_not_changed_stays_in_place(page: Page, api: httpx.Client) -> N
     send(api, "orders", "one more", partition=0)
     expect(line).not_to_have_text(before)
     assert page.evaluate("document.querySelector('tbody tr').mark") == "the same"
+
+
+def test_a_broker_shows_its_settings(page: Page) -> None:
+    page.goto("/cluster")
+    ready(page)
+    cell(row(page, "controller"), "Broker").get_by_role("link").click()
+    ready(page)
+    expect(page.get_by_role("heading", name="Broker 0")).to_be_visible()
+    page.get_by_label("Search").fill("log.retention.ms")
+    expect(page.locator("main tbody tr")).to_have_count(1)
+    expect(cell(row(page, "log.retention.ms"), "Comes from")).to_have_text("default")
+    page.get_by_label("Search").fill("")
+    page.get_by_label("Only those without the default").check()
+    # What the broker of this test was started with.
+    expect(cell(row(page, "super.users"), "Value")).to_have_text("User:ANONYMOUS")
 
 
 def test_an_address_without_a_page_says_so(page: Page) -> None:

@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
 )
 
 from zhumq.admin.connection import ClusterConnection
-from zhumq.admin.errors import Refused
+from zhumq.admin.errors import NotFound, Refused
 
 # The protocol's codes.
 _TOPIC: Final = 2
@@ -66,6 +66,17 @@ def topic_settings(connection: ClusterConnection, topic: str) -> dict[str, Setti
     # ConfigEntry declares another type of `source` than it has.
     found: dict[str, Any] = connection.ask(
         f"read the settings of {topic!r}", AdminClient.describe_configs, [resource]
+    )
+    return {name: _setting(entry) for name, entry in found.items()}
+
+
+def broker_settings(connection: ClusterConnection, broker: int) -> dict[str, Setting]:
+    """All settings of a broker by name, as it has them, also the defaults. Secrets have no value. Raises NotFound."""
+    if broker not in connection.broker_addresses():
+        raise NotFound(f"there is no broker {broker}", "see `zhumq cluster status`")
+    resource = ConfigResource(ResourceType.BROKER, str(broker))
+    found: dict[str, Any] = connection.ask(
+        f"read the settings of broker {broker}", AdminClient.describe_configs, [resource]
     )
     return {name: _setting(entry) for name, entry in found.items()}
 

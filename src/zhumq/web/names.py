@@ -17,6 +17,7 @@ SearchText = Annotated[
     str, Meta(max_length=249, description="Only names that have this in them, in any case.")
 ]
 PartitionNumber = Annotated[int, Meta(ge=0, le=INT32_MAX)]
+BrokerNumber = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 Offset = Annotated[int, Meta(ge=0, le=INT64_MAX)]
 Milliseconds = Annotated[int, Meta(ge=0, le=INT64_MAX, description="Milliseconds since 1970.")]
 PositionText = Annotated[

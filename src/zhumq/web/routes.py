@@ -31,6 +31,7 @@ ROUTES: Final[tuple[Endpoint, ...]] = (
     endpoint("GET", "/cluster/unwell-partitions", cluster.list_unwell),
     endpoint("GET", "/cluster/data-folders", cluster.list_folders),
     endpoint("GET", "/cluster/brokers", cluster.list_brokers),
+    endpoint("GET", "/cluster/brokers/{broker}/settings", cluster.list_settings),
     endpoint("GET", "/cluster/reassignments", reassignments.list_moves),
     endpoint("POST", "/cluster/reassignments", reassignments.start, HTTPStatus.ACCEPTED),
     endpoint("POST", "/cluster/reassignments/plan", reassignments.propose),

@@ -16,6 +16,15 @@ def test_brokers_have_a_version_and_a_size(api: httpx.Client, topic: str) -> Non
     assert broker["controller"] is True
 
 
+def test_a_broker_shows_its_settings(api: httpx.Client) -> None:
+    (broker,) = api.get("/cluster/brokers").json()
+    path = f"/cluster/brokers/{broker['broker']}/settings"
+    found = {each["name"]: each for each in api.get(path).json()}
+    retention = found["log.retention.ms"]
+    assert (retention["origin"], retention["value"]) == ("default", retention["default"])
+    problem(api.get("/cluster/brokers/77/settings"), 404)
+
+
 def test_a_single_broker_has_nothing_to_move(api: httpx.Client, topic: str) -> None:
     create(api, topic, partitions=1)
     assert api.get("/cluster/reassignments").json() == {"items": [], "next": None}

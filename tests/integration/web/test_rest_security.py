@@ -356,6 +356,7 @@ FILLED = {
         ("topic", "group", "session", "user", "transaction", "pipeline", "subject"), THING
     ),
     "what": "cluster",
+    "broker": "0",
 }
 BODIES: dict[tuple[str, str], object] = {
     ("POST", "/topics"): {"topic": "another"},

@@ -44,6 +44,10 @@ export function groupLink(name) {
   return h('a', { href: path`/groups/${name}`, class: 'name' }, visible(name));
 }
 
+export function brokerLink(number) {
+  return h('a', { href: path`/cluster/brokers/${number}`, title: 'Its settings' }, String(number));
+}
+
 /** Where a message is: "orders 3 @ 17". */
 export function messageLink(topic, partition, offset) {
   const address = `${path`/topics/${topic}/messages`}?partition=${partition}&offset=${offset}`;

@@ -9,6 +9,7 @@ import { problemBox } from './parts.js';
 const ROUTES = [
   ['/', '/', () => import('./pages/overview.js')],
   ['/cluster', '/cluster', () => import('./pages/cluster.js')],
+  ['/cluster/brokers/:broker', '/cluster', () => import('./pages/broker.js')],
   ['/topics', '/topics', () => import('./pages/topics.js')],
   ['/topics/:topic', '/topics', () => import('./pages/topic.js')],
   ['/topics/:topic/messages', '/topics', () => import('./pages/messages.js')],

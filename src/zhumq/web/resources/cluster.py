@@ -13,8 +13,11 @@ from zhumq.admin.cluster import (
     describe_brokers,
     describe_cluster,
 )
+from zhumq.admin.settings import broker_settings
 from zhumq.web.brokers import Brokers
+from zhumq.web.names import BrokerNumber
 from zhumq.web.paging import Page, PageQuery, page_of
+from zhumq.web.resources.topics import TopicSetting, shown_settings
 
 _PARTITION_DIGITS = 10
 
@@ -59,6 +62,11 @@ def show_cluster(brokers: Brokers) -> Cluster:
 def list_brokers(brokers: Brokers) -> list[BrokerDetails]:
     """List the brokers with their version, their leaders and replicas, and the size of these."""
     return describe_brokers(brokers.connection)
+
+
+def list_settings(brokers: Brokers, broker: BrokerNumber) -> list[TopicSetting]:
+    """All settings of a broker, also the defaults. Secrets have no value."""
+    return shown_settings(broker_settings(brokers.connection, broker))
 
 
 def list_unwell(brokers: Brokers, query: UnwellQuery) -> Page[UnwellPartition]:

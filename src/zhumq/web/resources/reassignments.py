@@ -9,7 +9,7 @@ from msgspec import Meta
 from zhumq.admin import moves_under_way, reassignment
 from zhumq.model.ids import TopicPartition
 from zhumq.web.brokers import Brokers
-from zhumq.web.names import INT32_MAX, INT64_MAX, PartitionNumber, TopicName
+from zhumq.web.names import INT64_MAX, BrokerNumber, PartitionNumber, TopicName
 from zhumq.web.paging import Page, PageQuery, page_of
 from zhumq.web.problems import invalid
 from zhumq.web.resources.topics import ReplicaCount
@@ -18,7 +18,6 @@ MOVES_MAX: Final = 1_000  # of one request
 BROKERS_MAX: Final = 1_000
 _PARTITION_DIGITS: Final = 10
 
-BrokerNumber = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 BrokerNumbers = Annotated[list[BrokerNumber], Meta(min_length=1, max_length=BROKERS_MAX)]
 
 

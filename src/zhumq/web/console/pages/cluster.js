@@ -5,7 +5,7 @@ import { h, patch, path } from '../dom.js';
 import { field } from '../forms.js';
 import { bytes, count, percent, plural, visible } from '../format.js';
 import { cancelMoves, changeMode, limitRate, moveTopic, proposeDraining, proposeRebalancing } from '../move_dialogs.js';
-import { badge, button, emptyText, pager, section, topicLink } from '../parts.js';
+import { badge, brokerLink, button, emptyText, pager, section, topicLink } from '../parts.js';
 import { setAddress } from '../router.js';
 import { table } from '../table.js';
 
@@ -23,7 +23,7 @@ export default function showCluster(page) {
     caption: 'Brokers',
     key: (each) => String(each.broker),
     columns: [
-      { title: 'Broker', cell: (each) => each.broker, sort: (each) => each.broker },
+      { title: 'Broker', cell: (each) => brokerLink(each.broker), sort: (each) => each.broker },
       { title: 'Address', cell: (each) => h('code', null, visible(each.address)) },
       { title: 'Rack', cell: (each) => (each.rack === null ? '–' : visible(each.rack)), sort: (each) => each.rack },
       { title: 'Version', cell: (each) => (each.version === null ? '–' : visible(each.version)), sort: (each) => each.version },

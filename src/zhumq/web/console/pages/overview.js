@@ -5,7 +5,7 @@ import { h, patch, path } from '../dom.js';
 import { diskForecast, FORECAST_HOURS } from '../disk_forecast.js';
 import { bytes, count, duration, percent, plural, visible } from '../format.js';
 import { byteRate, historySection, rate } from '../history.js';
-import { badge, emptyText, fullness, section, topicLink } from '../parts.js';
+import { badge, brokerLink, emptyText, fullness, section, topicLink } from '../parts.js';
 import { table } from '../table.js';
 
 const SLOW_MS = 20_000;
@@ -23,7 +23,7 @@ export default function showOverview(page) {
     caption: 'Brokers',
     key: (each) => String(each.broker),
     columns: [
-      { title: 'Broker', cell: (each) => each.broker, sort: (each) => each.broker },
+      { title: 'Broker', cell: (each) => brokerLink(each.broker), sort: (each) => each.broker },
       { title: 'Address', cell: (each) => h('code', null, visible(each.address)) },
       { title: 'Rack', cell: (each) => (each.rack === null ? '–' : visible(each.rack)) },
       { title: 'Role', cell: (each) => (each.controller ? badge('controller', 'accent') : '') },

@@ -3,18 +3,11 @@
 import { change, get } from '../api.js';
 import { h, path } from '../dom.js';
 import { consequences, field, openDialog } from '../forms.js';
-import { bytes, duration, visible } from '../format.js';
-import { badge, button } from '../parts.js';
+import { visible } from '../format.js';
+import { button } from '../parts.js';
+import { inWords, originBadge } from '../setting_parts.js';
 import { table } from '../table.js';
 import { topicHeading } from '../topic_parts.js';
-
-const ORIGINS = {
-  own: ['this topic', 'accent'],
-  broker: ['the broker', 'plain'],
-  'all-brokers': ['all brokers', 'plain'],
-  file: ['the broker’s file', 'plain'],
-  default: ['default', 'plain'],
-};
 
 export default function showTopicSettings(page) {
   const { topic } = page.params;
@@ -27,7 +20,7 @@ export default function showTopicSettings(page) {
       { title: 'Setting', cell: (each) => h('code', null, each.name), sort: (each) => each.name },
       { title: 'Value', kind: 'wide', cell: (each) => [h('code', null, visible(each.value ?? '–')), inWords(each.name, each.value)] },
       { title: 'Default', cell: (each) => h('code', null, visible(each.default ?? '–')) },
-      { title: 'Comes from', cell: (each) => badge(...(ORIGINS[each.origin] ?? [each.origin, 'plain'])), sort: (each) => each.origin },
+      { title: 'Comes from', cell: (each) => originBadge(each.origin, 'this topic'), sort: (each) => each.origin },
       { title: 'Change', kind: 'actions', cell: (each) => button('Change', () => changeSetting(topic, each), { 'aria-label': `Change ${each.name}` }) },
     ],
   });
@@ -92,13 +85,5 @@ function effect(name) {
   if (name === 'cleanup.policy') return 'With compact, only the newest message of each key is kept; those without a key are refused.';
   if (name === 'min.insync.replicas') return 'Producers with acks=all are refused while fewer replicas than this are in sync.';
   if (name === 'max.message.bytes') return 'Larger messages are refused from now on; those that are there stay.';
-  return null;
-}
-
-function inWords(name, value) {
-  const number = Number(value);
-  if (value === null || value === '' || !Number.isFinite(number) || number < 0) return null;
-  if (name.endsWith('.ms') && number >= 1000 && number < 1e15) return h('span', { class: 'words' }, duration(number));
-  if (name.endsWith('.bytes') && number >= 1024) return h('span', { class: 'words' }, bytes(number));
   return null;
 }
