@@ -1,5 +1,6 @@
 """Messages in the console: every way to find one, every way to show it, sending, copying, and the live tail."""
 
+import json
 import re
 import subprocess
 import sys
@@ -181,6 +182,28 @@ def test_a_copied_command_and_program_send_the_message_again(
     first, second, third = api.get(f"/topics/{topic}/messages").json()["items"]
     for name in ("key", "value", "headers"):
         assert first[name] == second[name] == third[name]
+
+
+def test_messages_that_are_shown_are_saved_as_a_file(
+    page: Page, api: httpx.Client, topic: str
+) -> None:
+    create(api, topic, partitions=1)
+    page.goto(f"/topics/{topic}/messages?from=earliest")
+    ready(page)
+    save = page.get_by_role("button", name="Save as a file")
+    expect(page.locator(".status")).to_have_text("No messages.")
+    save.click()
+    expect(page.locator("#notes")).to_contain_text("there is nothing to save")
+    send(api, topic, "first", "<b>\u202e\n", key="k")
+    page.reload()
+    expect(page.locator(".messages > li")).to_have_count(2)
+    with page.expect_download() as saved:
+        save.click()
+    assert saved.value.suggested_filename == f"{topic}.jsonl"
+    written = [json.loads(each) for each in saved.value.path().read_text().splitlines()]
+    assert [each["offset"] for each in written] == [0, 1]
+    assert [each["value"]["text"] for each in written] == ["first", "<b>\u202e\n"]
+    assert {each["key"]["text"] for each in written} == {"k"}
 
 
 def test_a_topic_that_does_not_exist_says_so(page: Page) -> None:

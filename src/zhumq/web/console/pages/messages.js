@@ -2,11 +2,12 @@
 
 import { get, Problem } from '../api.js';
 import { h, patch, path } from '../dom.js';
+import { saveLines } from '../download.js';
 import { field, values } from '../forms.js';
 import { plural } from '../format.js';
 import { sendMessage } from '../message_form.js';
 import { messageKey, messageList } from '../message_list.js';
-import { button, problemBox } from '../parts.js';
+import { button, note, problemBox } from '../parts.js';
 import { setAddress } from '../router.js';
 import { topicHeading } from '../topic_parts.js';
 
@@ -138,6 +139,16 @@ export default function showMessages(page) {
     status.textContent = `Stopped. ${status.textContent.replace('Live: ', '')}`;
   }
 
+  function save() {
+    if (shown.length === 0) {
+      note('No messages are shown: there is nothing to save.');
+      return;
+    }
+    saveLines(shown, `${topic}.jsonl`);
+    const isCut = shown.some(({ key, value }) => key?.is_cut || value?.is_cut);
+    note(`${plural(shown.length, 'message')} saved${isCut ? '; of large ones the beginning, as is_cut says' : ''}.`);
+  }
+
   // A page that is not seen does not read.
   const onVisibility = () => {
     if (document.hidden && tailing) stopLive();
@@ -148,7 +159,7 @@ export default function showMessages(page) {
     reading.abort();
   });
   page.show(
-    topicHeading(page, '/messages', [button('Send a message', () => sendMessage(topic), { class: 'primary' })]),
+    topicHeading(page, '/messages', [button('Save as a file', save), button('Send a message', () => sendMessage(topic), { class: 'primary' })]),
     form,
     failure,
     h('h2', { class: 'unseen' }, 'Messages'),
