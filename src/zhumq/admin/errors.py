@@ -63,6 +63,11 @@ _KNOWN: Final[dict[str, tuple[type[AdminError], str]]] = {
     "NON_EMPTY_GROUP": _HAS_MEMBERS,
     "UNKNOWN_MEMBER_ID": _HAS_MEMBERS,
     "MSG_SIZE_TOO_LARGE": (Refused, _TOO_LARGE),
+    "INVALID_RECORD": (
+        Refused,
+        "the topic takes no such message: it may need a key (cleanup.policy=compact), or the id of a registered schema"
+        " (schema.validation)",
+    ),
 }
 
 

@@ -194,6 +194,7 @@ def test_a_message_over_rest_is_refused_as_well(api: httpx.Client, validated: st
     )
     assert answer.status_code == 422, answer.text
     assert answer.json()["code"] == "INVALID_RECORD"
+    assert "schema.validation" in answer.json()["advice"]
 
 
 def test_producers_in_parallel_ask_once_for_each_schema(
