@@ -46,6 +46,11 @@ class Unavailable(AdminError):
 _LOST: Final = (Unavailable, "the connection was lost: is the broker still running?")
 _HAS_MEMBERS: Final = (InUse, "the group has members: stop its consumers first")
 _TOO_LARGE: Final = "the message is larger than max.message.bytes of the topic"
+# librdkafka does not pass on the reason that the broker gave.
+_INVALID_RECORD: Final = (
+    "the topic takes no such message: see its cleanup.policy (a compacted topic needs keys), schema.validation and"
+    " delay.enable (headers that it cannot read) with `zhumq topic describe`"
+)
 # By the name of Kafka's or librdkafka's error: its class, and the failure with the advice after a colon.
 _KNOWN: Final[dict[str, tuple[type[AdminError], str]]] = {
     "_TIMED_OUT": (Unavailable, "the broker did not answer in time: look at its log"),
@@ -63,11 +68,7 @@ _KNOWN: Final[dict[str, tuple[type[AdminError], str]]] = {
     "NON_EMPTY_GROUP": _HAS_MEMBERS,
     "UNKNOWN_MEMBER_ID": _HAS_MEMBERS,
     "MSG_SIZE_TOO_LARGE": (Refused, _TOO_LARGE),
-    "INVALID_RECORD": (
-        Refused,
-        "the topic takes no such message: it may need a key (cleanup.policy=compact), or the id of a registered schema"
-        " (schema.validation)",
-    ),
+    "INVALID_RECORD": (Refused, _INVALID_RECORD),
 }
 
 

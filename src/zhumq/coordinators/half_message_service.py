@@ -40,6 +40,8 @@ from zhumq.model.errors import (
 from zhumq.model.ids import HALF_MESSAGES_TOPIC, INTERNAL_TOPICS, BrokerId, TopicPartition
 from zhumq.records.partitioner import partition_of
 from zhumq.replication.replica_manager import ReplicaManager
+from zhumq.storage.log_config import SchemaRule
+from zhumq.storage.schema_ids import KnownSchemas, ids_of_message
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +61,7 @@ class TargetLimits:
 
     message_bytes_max: int
     needs_keys: bool
+    schema_rule: SchemaRule | None
 
 
 class LiveProducer(Protocol):
@@ -85,6 +88,7 @@ class HalfMessageService:
         replicas: ReplicaManager,
         broker_id: BrokerId,
         limits_of: Callable[[str], TargetLimits],
+        schemas: KnownSchemas,
     ) -> None:
         self._runtime = runtime
         self._topic = topic
@@ -92,6 +96,7 @@ class HalfMessageService:
         self._replicas = replicas
         self._broker_id = broker_id
         self._limits_of = limits_of
+        self._schemas = schemas
         self._turns = itertools.count()
         # The producers of each group, the next one to be asked first.
         self._producers: dict[str, dict[LiveProducer, None]] = {}
@@ -271,6 +276,11 @@ class HalfMessageService:
             raise InvalidRecord(f"a half message has at most {HEADERS_MAX} headers with short keys")
         if limits.needs_keys and body.key is None:
             raise InvalidRecord(f"topic {name!r} is compacted: its messages need a key")
+        rule = limits.schema_rule
+        if rule is not None:
+            # Not when it is committed: the broker appends it then, and could refuse no producer.
+            used = ids_of_message(body.key, body.value, rule)
+            self._schemas.check(name, used, any_subject=rule.any_subject)
         return TopicPartition(name, partition)
 
     async def _ask(self, index: int, request: HalfRequest) -> Answer:

@@ -54,9 +54,29 @@ def used_ids(header: BatchHeader, payload: bytes, rule: SchemaRule) -> UsedIds:
             else:
                 values.setdefault(found, index)
     if without:
-        raise InvalidRecord(
-            f"the {what} of record {without[0]} does not begin with the id of a schema, which this topic requires"
-            " (schema.validation): use a serializer with the schema registry",
-            tuple(without[:NAMED_RECORDS_MAX]),
-        )
+        raise _without_id(f"the {what} of record {without[0]}", tuple(without[:NAMED_RECORDS_MAX]))
     return UsedIds(keys, values)
+
+
+def ids_of_message(key: bytes | None, value: bytes | None, rule: SchemaRule) -> UsedIds:
+    """The same of one message."""
+    keys: dict[int, int] = {}
+    values: dict[int, int] = {}
+    for what, content, ids in (
+        ("key", key if rule.keys else None, keys),
+        ("value", value if rule.values else None, values),
+    ):
+        if content is not None:
+            found = schema_id(content)
+            if found is None:
+                raise _without_id(f"the {what}", (0,))
+            ids[found] = 0
+    return UsedIds(keys, values)
+
+
+def _without_id(what: str, indexes: tuple[int, ...]) -> InvalidRecord:
+    return InvalidRecord(
+        f"{what} does not begin with the id of a schema, which this topic requires (schema.validation):"
+        " use a serializer with the schema registry",
+        indexes,
+    )

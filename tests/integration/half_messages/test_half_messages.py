@@ -16,7 +16,9 @@ from half_support import (
 )
 
 import zhumq
+from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.half_messages import commit_half_message
+from zhumq.admin.schemas import register_schema
 from zhumq.client.errors import HalfMessageDecided, HalfMessageRefused, OutcomeUnknown
 from zhumq.records.partitioner import partition_of
 from zhumq.testing.broker import RunningBroker, broker
@@ -149,6 +151,7 @@ def test_what_a_topic_would_not_take_is_refused_when_it_is_prepared(
 ) -> None:
     with zhumq.Admin(running.bootstrap) as admin:
         admin.create_topic("compacted", partitions=1, settings={"cleanup.policy": "compact"})
+        admin.create_topic("with-schema", partitions=1, settings={"schema.validation": "value"})
     for refusal, name, value, more in (
         ("UNKNOWN_TOPIC", "absent", b"x", {}),
         ("UNKNOWN_TOPIC", "__half_messages", b"x", {}),
@@ -158,12 +161,28 @@ def test_what_a_topic_would_not_take_is_refused_when_it_is_prepared(
         ("INVALID", topic, b"x", {"id": "x" * 65}),
         ("INVALID", topic, b"x", {"headers": {str(each): b"" for each in range(1_001)}}),
         ("INVALID", "compacted", b"x", {}),
+        ("INVALID", "with-schema", b"x", {}),
+        ("INVALID", "with-schema", b"\0\0\0\0\1x", {}),
     ):
         with pytest.raises(HalfMessageRefused) as refused:
             producer.prepare(name, value, **more)  # type: ignore[arg-type]
         assert refused.value.code == refusal, (name, more)
     producer.prepare("compacted", b"x", key="k").commit()
     wait_for_values(running.bootstrap, "compacted", {b"x": 1})
+    schema = '{"type": "record", "name": "Order", "fields": []}'
+    connection = ClusterConnection(running.bootstrap)
+    id_ = register_schema(connection, "with-schema-value", schema).id
+    framed = b"\0" + id_.to_bytes(4, "big")
+
+    def is_taken() -> bool | None:
+        try:
+            producer.prepare("with-schema", framed).commit()
+        except HalfMessageRefused:
+            return None  # The id was refused a moment ago, before it was registered.
+        return True
+
+    wait_for(is_taken, "the schema is known", 30)
+    wait_for_values(running.bootstrap, "with-schema", {framed: 1})
 
 
 def test_only_the_group_of_a_message_decides_on_it(

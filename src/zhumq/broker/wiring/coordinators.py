@@ -22,7 +22,8 @@ class Coordinators:
     def __init__(self, base: Foundation) -> None:
         self.transactions = TransactionCoordinator(base)
         self.groups = GroupCoordinator(base, self.transactions.routed)
-        self.half_messages = HalfMessageCoordinator(base, self.transactions)
+        self.schemas = SchemaChecks(base)
+        self.half_messages = HalfMessageCoordinator(base, self.transactions, self.schemas.known)
         self.delays = DelayCoordinator(base, self.transactions)
         self.markers = open_markers(
             base,
@@ -35,7 +36,6 @@ class Coordinators:
         )
         self.delivery = DeliveryCoordinator(base, self.groups)
         self.lookups = Lookups(base)
-        self.schemas = SchemaChecks(base)
 
     @classmethod
     def open(cls, base: Foundation, parts: contextlib.AsyncExitStack) -> Self:

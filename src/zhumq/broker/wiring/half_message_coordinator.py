@@ -13,6 +13,7 @@ from zhumq.half_messages.requests import refusal
 from zhumq.half_messages.settings import HalfSettings
 from zhumq.half_messages.shard import HalfShard
 from zhumq.model.ids import HALF_MESSAGES_TOPIC
+from zhumq.storage.schema_ids import KnownSchemas
 
 _TOPICS_REMEMBERED_MAX = 10_000
 
@@ -20,7 +21,9 @@ _TOPICS_REMEMBERED_MAX = 10_000
 class HalfMessageCoordinator:
     """Coordinates the producer groups of the partitions of `__half_messages` that this broker leads."""
 
-    def __init__(self, base: Foundation, transactions: TransactionCoordinator) -> None:
+    def __init__(
+        self, base: Foundation, transactions: TransactionCoordinator, schemas: KnownSchemas
+    ) -> None:
         settings = base.settings
         limits = HalfSettings(
             first_check_ms=settings.integer("half.message.check.first.ms"),
@@ -49,7 +52,9 @@ class HalfMessageCoordinator:
                 return found[1]
             config = base.partition_settings(of_topic).log_config
             accepted = TargetLimits(
-                message_bytes_max=config.max_message_bytes, needs_keys=config.is_compacted
+                message_bytes_max=config.max_message_bytes,
+                needs_keys=config.is_compacted,
+                schema_rule=config.schema_rule,
             )
             if len(known) >= _TOPICS_REMEMBERED_MAX:
                 known.clear()
@@ -57,7 +62,13 @@ class HalfMessageCoordinator:
             return accepted
 
         self.service = HalfMessageService(
-            self.runtime, self.topic, base.store, base.replicas, base.broker_id, limits_of
+            self.runtime,
+            self.topic,
+            base.store,
+            base.replicas,
+            base.broker_id,
+            limits_of,
+            schemas,
         )
         self._mover = HalfMessageMover(
             self.runtime,

@@ -16,14 +16,14 @@ class SchemaChecks:
 
     def __init__(self, base: Foundation) -> None:
         routed = RoutedSchemaIds(base.router, SchemaIds(base.replicas))
-        self._validation = SchemaValidation(base.replicas, routed, base.clock)
+        self.known = SchemaValidation(base.replicas, routed, base.clock)
 
     def apply(self, image: ClusterImage) -> None:
         """Called with every new metadata image."""
-        self._validation.apply(image)
+        self.known.apply(image)
 
     def metrics(self) -> Iterable[Metric]:
-        return schema_metrics(self._validation)
+        return schema_metrics(self.known)
 
     def close(self) -> None:
-        self._validation.close()
+        self.known.close()
