@@ -79,7 +79,7 @@ def test_a_user_logs_in_changes_something_and_logs_out(page: Page, secured: Secu
     expect(page.locator("main .problem")).to_be_visible()
     page.goto("/topics/shown-1")
     ready(page)
-    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Delete topic", exact=True).click()
     dialog(page).get_by_label("Type").fill("shown-1")
     dialog(page).get_by_role("button", name="Delete the topic").click()
     expect(dialog(page).get_by_role("alert")).to_be_visible()
