@@ -36,7 +36,7 @@ export default function showBroker(page) {
 
   page.show(
     page.heading(`Broker ${visible(broker)}`, { above: [['Cluster', '/cluster']] }),
-    emptyText('To change one, write it to the file of settings or the command of the broker, and start it again; or use an admin client where it may change while the broker runs.'),
+    emptyText('To change one, write it into the settings that the broker is started with, and start it again; some an admin client changes while it runs.'),
     filters,
     list.element,
   );
