@@ -1,4 +1,4 @@
-"""Parses messages into columns with Spark expressions: JSON, CSV, logfmt, Avro, Protobuf and log lines."""
+"""Parses messages into columns with Spark expressions: JSON, Debezium, CSV, logfmt, Avro, Protobuf and log lines."""
 
 import re
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ MALFORMED: Final = {
     ParseFormat.JSON: "not JSON of the given schema",
     ParseFormat.CSV: "not CSV of the given schema",
     ParseFormat.LOGFMT: "not logfmt of the given schema",
+    ParseFormat.DEBEZIUM: "not a change of Debezium of the given schema",
 }
 UNKNOWN_LINE: Final = "not a log line of a known format"
 UNKNOWN_TIME: Final = "its time cannot be read"
@@ -63,6 +64,8 @@ def parse(frame: DataFrame, step: ParseStep, decoder: MessageDecoder | None) -> 
                 found = _csv(frame, step)
             case ParseFormat.LOGFMT:
                 found = _logfmt(frame, step)
+            case ParseFormat.DEBEZIUM:
+                found = _debezium(frame, step)
             case ParseFormat.AVRO | ParseFormat.PROTOBUF:
                 assert decoder is not None
                 found = _with_decoder(frame, step, decoder)
@@ -118,6 +121,24 @@ def _json(frame: DataFrame, step: ParseStep) -> _Fields:
         columns={name: F.col(f"{_PARSED}.`{name}`") for name in names},
         reason=_malformed(step, _is_corrupt()),
         added=F.map_filter(everything, lambda key, _: ~key.isin(*names)),
+    )
+
+
+def _debezium(frame: DataFrame, step: ParseStep) -> _Fields:
+    text = F.col(f"`{step.column}`").cast("string")
+    # With schemas.enable of its converter, the envelope is within another one, beside its schema.
+    envelope = F.coalesce(F.get_json_object(text, "$.payload"), text)
+    row = f"STRUCT<{step.schema}>"
+    schema = f"before {row}, after {row}, op STRING, ts_ms BIGINT, source {_MAP}, {_CORRUPT} STRING"
+    options = {**step.options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    # Behind a delete comes a message without a value, for the compaction of the topic.
+    with_value = frame.where(text.isNotNull())
+    rows = with_value.withColumn(_PARSED, F.from_json(envelope, schema, options))
+    return _Fields(
+        rows=rows,
+        columns={name: F.col(f"{_PARSED}.`{name}`") for name in _names(rows)},
+        reason=_malformed(step, _is_corrupt() | F.col(f"{_PARSED}.op").isNull()),
+        added=None,
     )
 
 

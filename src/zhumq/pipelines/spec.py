@@ -174,6 +174,7 @@ class ParseFormat(StrEnum):
     JSON = "json"
     CSV = "csv"
     LOGFMT = "logfmt"
+    DEBEZIUM = "debezium"  # its envelopes of changes, as JSON
     AVRO = "avro"
     PROTOBUF = "protobuf"
     LOG = "log"  # any of the formats of log lines that `inspect` knows

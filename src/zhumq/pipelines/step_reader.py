@@ -189,6 +189,8 @@ def _parse(
                 "is not for csv, whose fields have no names: a row with more or fewer fields is"
                 " broken, see on_error"
             )
+        if kind is ParseFormat.DEBEZIUM:
+            on_change.fail("is not for debezium, whose envelope has fields of its own")
         if kind is ParseFormat.LOG:
             on_change.fail("is not for log lines: their columns are always the same")
     if column is not None and kind is ParseFormat.LOG and column.text() != "value":
@@ -211,7 +213,12 @@ def _parse(
     )
 
 
-_WITH_SCHEMA: Final = (ParseFormat.JSON, ParseFormat.CSV, ParseFormat.LOGFMT)
+_WITH_SCHEMA: Final = (
+    ParseFormat.JSON,
+    ParseFormat.CSV,
+    ParseFormat.LOGFMT,
+    ParseFormat.DEBEZIUM,
+)
 
 
 def _exclude(fields: Fields, kind: ParseFormat) -> None:
@@ -239,7 +246,7 @@ def _schema(field: Field, kind: ParseFormat) -> str:
     for each in columns:
         if each.name.lower() in RESERVED_COLUMNS:
             field.fail(f"a field cannot be named {each.name!r}: pipelines use it")
-    if kind is not ParseFormat.JSON:
+    if kind not in (ParseFormat.JSON, ParseFormat.DEBEZIUM):
         for each in columns:
             if each.is_nested:
                 field.fail(
@@ -252,9 +259,13 @@ def _schema(field: Field, kind: ParseFormat) -> str:
 def _options(field: Field | None, kind: ParseFormat) -> dict[str, str]:
     if field is None:
         return {}
-    known = {ParseFormat.CSV: CSV_OPTIONS, ParseFormat.JSON: JSON_OPTIONS}.get(kind)
+    known = {
+        ParseFormat.CSV: CSV_OPTIONS,
+        ParseFormat.JSON: JSON_OPTIONS,
+        ParseFormat.DEBEZIUM: JSON_OPTIONS,
+    }.get(kind)
     if known is None:
-        field.fail(f"is for json and csv: {kind} has no options")
+        field.fail(f"is for json, csv and debezium: {kind} has no options")
     fields = field.fields()
     fields.only(*known)
     for name in ("sep", "quote", "escape", "comment"):

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.schemas import register_schema
 from zhumq.pipelines.decoded import FRAME
 from zhumq.pipelines.document import SpecInvalid, parse_document
+from zhumq.pipelines.sinks import prepare
 from zhumq.pipelines.spec_reader import parse_pipeline
 from zhumq.pipelines.status import State
 from zhumq.pipelines.stopping import PipelineFailed
@@ -114,6 +116,45 @@ def test_fields_of_json_csv_and_logfmt_become_columns(spark: SparkSession) -> No
     reasons = reasons_of(views)
     assert reasons.pop("4") == "fields that the schema does not have: msg"
     assert reasons == dict.fromkeys(("1", "2", "5", "6"), "not logfmt of the given schema")
+
+
+def test_changes_of_debezium_become_the_columns_that_a_merge_takes(spark: SparkSession) -> None:
+    step = (
+        "  - {name: parsed, parse: records, format: debezium, schema: 'id INT NOT NULL, city STRING,"
+        " price DECIMAL(30, 10)'}\n"
+    )
+    merge = "  kept: {from: parsed, merge: kept, changes: debezium, keys: [id]}\n"
+    change = {
+        "before": None, "after": {"id": 1, "city": "Rome", "price": "12345678901234567890.25"},
+        "op": "c", "ts_ms": 5, "source": {"lsn": 2**40, "db": None},
+    }  # fmt: skip
+    gone = {"before": {"id": 1}, "after": None, "op": "d", "ts_ms": 6}
+    values = [
+        json.dumps(change).encode(),
+        json.dumps({"schema": {"type": "struct"}, "payload": gone}).encode(),
+        None,
+        b'{"id": 1, "city": "no envelope"}',
+        b'{"before": null, "after": {"id": "x"}, "op": "c", "ts_ms": 7}',
+        b"{",
+    ]
+    views = built(spark, step, *values, sinks=merge)
+    parsed = views.frames["parsed"]
+    assert rows_of(
+        parsed, "op", "ts_ms", "before.id", "after.city", "after.price", "source['lsn']"
+    ) == [
+        ("c", 5, None, "Rome", Decimal("12345678901234567890.25"), str(2**40)),
+        ("d", 6, 1, None, None, None),
+    ]
+    # The message without a value is left out, and is no bad row.
+    broken = "not a change of Debezium of the given schema"
+    assert reasons_of(views) == dict.fromkeys("345", broken)
+    text = f"name: n\nsources: {{records: {{topic: t}}}}\nsteps:\n{step}sinks:\n{merge}dead_letters: {{topic: d}}\n"
+    (sink,) = parse_pipeline(parse_document(text.encode(), "f.yml"), "f.yml", {}).sinks
+    assert prepare(sink, parsed).count() == 2
+    with pytest.raises(
+        SpecInvalid, match="on_change: is not for debezium, whose envelope has fields"
+    ):
+        built(spark, step.replace("}\n", ", on_change: fail}\n"), *values)
 
 
 def test_a_message_that_is_broken_or_changed_can_end_the_run(spark: SparkSession) -> None:

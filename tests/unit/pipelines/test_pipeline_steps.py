@@ -115,7 +115,7 @@ def test_a_parse_step_has_dead_letters_unless_it_says_otherwise() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "line", "words"),
     [
-        ("format: json", "format: jsno", 9, "must be one of json, csv, logfmt, avro, protobuf, log, not 'jsno' (did you mean 'json'?)"),
+        ("format: json", "format: jsno", 9, "must be one of json, csv, logfmt, debezium, avro, protobuf, log, not 'jsno' (did you mean 'json'?)"),
         ("    format: json\n", "", 7, "steps[0]: needs the field 'format'"),
         ("on_error: drop", "on_error: skip", 13, "on_error: must be one of fail, drop, dead_letters"),
         ("on_change: add_columns", "on_change: add", 14, "must be one of ignore, fail, add_columns"),
