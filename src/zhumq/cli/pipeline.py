@@ -78,9 +78,12 @@ def run(
             help="Publish the progress to the topic _pipelines: the console shows it.",
         ),
     ] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Run now and end, whatever the schedule in the file.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run pipelines, one after the other, in one Spark session.
+    """Run pipelines, one after the other, in one Spark session; with a `schedule`, at its times until a stop.
 
     Ctrl-C or SIGTERM finishes the current batch and ends with exit code 0; a second Ctrl-C does
     not wait. Exit codes: 1 the run failed, 2 the file is wrong, 3 the data is wrong (audit).
@@ -95,6 +98,7 @@ def run(
         checkpoint_root=checkpoints,
         as_json=as_json,
         publish=publish,
+        once=once,
     )
     raise typer.Exit(code)
 

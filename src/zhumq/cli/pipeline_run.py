@@ -11,6 +11,7 @@ from zhumq.cli.options import CommandFailed
 from zhumq.cli.output import print_json
 from zhumq.cli.pipeline_display import open_display
 from zhumq.cli.pipeline_errors import EXIT_SPEC_INVALID, print_error
+from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.document import SpecInvalid, read_document
 from zhumq.pipelines.library_files import find_pipeline
 from zhumq.pipelines.runner import (
@@ -22,8 +23,10 @@ from zhumq.pipelines.runner import (
 from zhumq.pipelines.spec import Pipeline
 from zhumq.pipelines.spec_reader import load_pipeline
 from zhumq.pipelines.status import LOG_FILE, RunStatus
-from zhumq.pipelines.stopping import StopRequest
+from zhumq.pipelines.stopping import PipelineFailed, StopRequest, is_alive
+from zhumq.pipelines.timetable import Timetable
 
+EXIT_FAILED = 1
 EXIT_ROWS_FOUND = 3
 EXIT_INTERRUPTED = 130
 NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -41,6 +44,7 @@ def run_files(
     as_json: bool,
     publish: bool = False,
     settings: Mapping[str, str] = NO_SETTINGS,
+    once: bool = False,
 ) -> int:
     """Run the pipelines of these files. Returns the exit code; raises ZhumqError for exit code 1."""
     done: list[RunStatus] = []
@@ -48,6 +52,7 @@ def run_files(
     try:
         pipelines = _load(words, values)
         of_files = {key: text for each in pipelines for key, text in each.spark.items()}
+        scheduled = not once and _has_schedules(pipelines)
         options = RunOptions(
             state_dir=state_dir,
             master=master,
@@ -66,10 +71,27 @@ def run_files(
             ) as spark,
             _stop_on_signals(stop),
         ):
+
+            def run(pipeline: Pipeline) -> None:
+                display.begin(pipeline.name, pipeline.description)
+                status = run_pipeline(spark, pipeline, options, display, stop)
+                if scheduled:  # for as long as the process lives: the last run of each
+                    done[:] = [each for each in done if each.name != pipeline.name]
+                done.append(status)
+
+            if scheduled:
+                timetable = Timetable(
+                    pipelines=pipelines,
+                    state_dir=state_dir,
+                    run=run,
+                    is_alive=lambda: is_alive(spark),
+                    say=display.say,
+                    stop=stop.asked,
+                )
+                return _end(timetable.follow(), done, as_json=as_json)
             for pipeline in pipelines:
                 if not stop.asked.is_set():
-                    display.begin(pipeline.name, pipeline.description)
-                    done.append(run_pipeline(spark, pipeline, options, display, stop))
+                    run(pipeline)
     except SpecInvalid as error:
         return print_error(error, EXIT_SPEC_INVALID)
     except RowsFound as error:
@@ -78,6 +100,28 @@ def run_files(
         print_json([status.document() for status in done])
     # A stop before the last pipeline is not a success of all of them.
     return 0 if len(done) == len(pipelines) else EXIT_INTERRUPTED
+
+
+def _has_schedules(pipelines: list[Pipeline]) -> bool:
+    """Whether these run on their schedules, until a stop: all of them or none."""
+    scheduled = [each.schedule is not None for each in pipelines]
+    if any(scheduled) and not all(scheduled):
+        other = pipelines[scheduled.index(False)]
+        raise CommandFailed(
+            f"{other.file} has no schedule, and others have: run them apart, or give --once"
+        )
+    return all(scheduled)
+
+
+def _end(failed: Mapping[str, ZhumqError], done: list[RunStatus], *, as_json: bool) -> int:
+    """The exit code after a stop: that of the last run of each pipeline."""
+    if as_json:
+        print_json([status.document() for status in done])
+    for name, error in failed.items():
+        print_error(PipelineFailed(f"{name}: the last run failed: {error}"), EXIT_FAILED)
+    if any(not isinstance(error, RowsFound) for error in failed.values()):
+        return EXIT_FAILED
+    return EXIT_ROWS_FOUND if failed else 0
 
 
 def _load(words: list[str], values: Mapping[str, str]) -> list[Pipeline]:

@@ -5,12 +5,12 @@ from typing import Final
 
 from zhumq.cli.options import CommandFailed
 from zhumq.cli.output import headings, print_table
-from zhumq.pipelines.delta_upkeep import (
+from zhumq.pipelines.delta_layout import (
     DELETES_OLDER_THAN_MS_DEFAULT,
     OLDER_THAN_MS_DEFAULT,
     OLDER_THAN_MS_MIN,
-    keep_up,
 )
+from zhumq.pipelines.delta_upkeep import keep_up
 from zhumq.pipelines.durations import DURATION_MS_MAX, parse_duration_ms
 
 COLUMNS: Final = headings("table files merged removed forgotten")

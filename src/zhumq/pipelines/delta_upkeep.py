@@ -12,18 +12,13 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from zhumq.pipelines.delta_layout import (
     DELETES_FOLDER,
+    HOUR_MS,
     READER_VERSION,
     WRITER_VERSION,
     WRITTEN_MS,
     DeltaFailed,
 )
 
-HOUR_MS: Final = 3_600_000
-OLDER_THAN_MS_MIN: Final = (
-    HOUR_MS  # a batch that takes longer would lose the files it has not committed
-)
-OLDER_THAN_MS_DEFAULT: Final = 7 * 24 * HOUR_MS
-DELETES_OLDER_THAN_MS_DEFAULT: Final = 30 * 24 * HOUR_MS
 ATTEMPTS_MAX: Final = 10  # while a run of the pipeline replaces the same files
 
 T = TypeVar("T")

@@ -3,6 +3,7 @@
 from typing import Final
 
 from zhumq.pipelines.document import Field, Fields, Mark
+from zhumq.pipelines.schedule_reader import read_upkeep
 from zhumq.pipelines.spec import ChangeFormat, MergeSink
 from zhumq.pipelines.step_reader import check_sql
 
@@ -15,7 +16,7 @@ def read_merge(name: str, fields: Fields, what: Field, source: str) -> MergeSink
     """The merge sink of these fields. Raises SpecInvalid."""
     fields.only(
         "merge", "from", "changes", "keys", "sequence_by", "apply_as_deletes", "except_columns",
-        "scd_type", "partition_by",
+        "scd_type", "partition_by", "upkeep",
     )  # fmt: skip
     changes, scd_type = fields.get("changes"), fields.get("scd_type")
     kind = ChangeFormat(changes.choice(*ChangeFormat)) if changes else ChangeFormat.ROWS
@@ -46,6 +47,7 @@ def read_merge(name: str, fields: Fields, what: Field, source: str) -> MergeSink
         scd_type=int(scd_type.choice("1", "2")) if scd_type else 1,
         partition_by=partition_by,
         partition_mark=(columns or what).mark,
+        upkeep=read_upkeep(fields.get("upkeep"), what.text()),
     )
 
 

@@ -38,6 +38,7 @@ from zhumq.pipelines.spec import (
     Sink,
     TableSink,
     TopicSink,
+    TriggerKind,
 )
 from zhumq.pipelines.spec_errors import function_errors
 from zhumq.pipelines.status import (
@@ -51,6 +52,7 @@ from zhumq.pipelines.status import (
 from zhumq.pipelines.stopping import PipelineFailed, StopRequest
 from zhumq.pipelines.streaming import StreamRun
 from zhumq.pipelines.topics import check_broker, make_topics, reads_topics, retention_ms_of
+from zhumq.pipelines.upkeeping import Upkeeper
 from zhumq.pipelines.views import Views, build_views
 from zhumq.spark.options import DEFAULT_BOOTSTRAP
 from zhumq.spark.security_options import PREFIX, security_options
@@ -217,20 +219,25 @@ class _Run:
     def carry_out(self) -> None:
         self.report()
         make_importable(self._spark, self._pipeline)
+        upkeeper = Upkeeper.of(self._pipeline, self._options.state_dir, self._display.say)
         self._prepare_topics()
         try:
             self._check_databases()
             if self._pipeline.is_stream:
-                self._stream()
+                self._stream(upkeeper)
             else:
                 with self._stop.cancelling(self._spark):
                     self._batch()
+            if not self._stop.asked.is_set():
+                upkeeper.finish()
         except JdbcUnreachable as error:
             raise PipelineFailed(str(error)) from None
         except (PySparkException, Py4JError) as error:
             if not self._pipeline.is_stream and self._stop.asked.is_set():
                 raise PipelineFailed(STOPPED_EARLY) from None
             raise PipelineFailed(self._context.explain(error)) from error
+        finally:
+            upkeeper.close()
         self._status.state = State.STOPPED if self._stop.asked.is_set() else State.DONE
         self.report()
         self._print_report()
@@ -276,7 +283,9 @@ class _Run:
                 except JdbcUnreachable as error:
                     raise PipelineFailed(f"sink {sink.name}: {error}") from None
 
-    def _stream(self) -> None:
+    def _stream(self, upkeeper: Upkeeper) -> None:
+        # A run that comes to its end keeps up its tables there, when they have its rows.
+        endless = self._pipeline.trigger.kind is TriggerKind.INTERVAL
         run = StreamRun(
             spark=self._spark,
             pipeline=self._pipeline,
@@ -289,6 +298,7 @@ class _Run:
             say=self._display.say,
             stop=self._stop,
             tries_max=self._options.sink_tries_max,
+            tick=upkeeper.tick if endless else lambda: None,
         )
         run.carry_out()
 

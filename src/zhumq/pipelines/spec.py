@@ -8,6 +8,7 @@ from typing import Final
 from zhumq.pipelines.document import Mark
 from zhumq.pipelines.jdbc_spec import JdbcTarget
 from zhumq.pipelines.jdbc_statements import Database
+from zhumq.pipelines.schedule import Schedule
 
 # Each batch is written to a staging folder and moved into the table, so exactly once.
 FILE_FORMATS: Final = ("parquet", "orc", "json", "csv")
@@ -304,6 +305,16 @@ class TopicSink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableUpkeep:
+    """When a Delta table is kept up, and what is removed from it."""
+
+    mark: Mark
+    schedule: Schedule
+    older_than_ms: int
+    deletes_older_than_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableSink:
     """Rows to a table, each micro-batch once."""
 
@@ -317,6 +328,7 @@ class TableSink:
     batch_sql: tuple[str, Mark] | None  # applied to each micro-batch, whose view is `batch`
     options: Mapping[str, str]
     jdbc: JdbcTarget | None  # with `format: jdbc`, if the database gets each batch once
+    upkeep: TableUpkeep | None  # with `format: delta`
 
 
 class ChangeFormat(StrEnum):
@@ -344,6 +356,7 @@ class MergeSink:
     scd_type: int  # 1: the newest row of each key, 2: all its versions
     partition_by: tuple[str, ...]
     partition_mark: Mark
+    upkeep: TableUpkeep | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,6 +417,7 @@ class Pipeline:
     bootstrap: str | None
     security: Mapping[str, str]  # Kafka's client settings; secrets by reference
     trigger: Trigger
+    schedule: Schedule | None  # of runs that end
     spark: Mapping[str, str]
     sources: tuple[Source, ...]
     steps: tuple[Step, ...]

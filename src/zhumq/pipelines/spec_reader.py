@@ -10,6 +10,7 @@ from zhumq.pipelines.document import Field, Fields, SpecInvalid, read_document
 from zhumq.pipelines.function_check import check_functions
 from zhumq.pipelines.jdbc_reader import read_database, read_target, refuse_keys
 from zhumq.pipelines.merge_reader import read_merge
+from zhumq.pipelines.schedule_reader import read_schedule, read_upkeep
 from zhumq.pipelines.secrets import security_texts, without_prefix
 from zhumq.pipelines.source_reader import read_sources, table_path
 from zhumq.pipelines.spec import (
@@ -32,6 +33,7 @@ from zhumq.pipelines.spec import (
     Source,
     Step,
     TableSink,
+    TableUpkeep,
     TopicSink,
     TopicSource,
     Trigger,
@@ -90,6 +92,7 @@ def parse_pipeline(whole: Field, file: str, given: Mapping[str, str]) -> Pipelin
         bootstrap=_bootstrap(top.get("bootstrap")),
         security=without_prefix(security) if security else {},
         trigger=trigger,
+        schedule=read_schedule(top.get("schedule"), trigger),
         spark=_spark(top.get("spark")),
         sources=sources,
         steps=steps,
@@ -103,7 +106,7 @@ def with_values(whole: Field, file: str, given: Mapping[str, str]) -> Field:
     """The document with values for its parameters: the given ones, else the defaults in the file."""
     top = whole.fields()
     top.only(
-        "name", "description", "parameters", "bootstrap", "security", "trigger", "spark", "sources",
+        "name", "description", "parameters", "bootstrap", "security", "trigger", "schedule", "spark", "sources",
         "steps", "sinks", DEAD_LETTERS, "report", "tests",
     )  # fmt: skip
     return whole.with_parameters(_parameters(top, file, given))
@@ -306,7 +309,15 @@ def _sink(
 def _table_sink(name: str, field: Field, what: Field, source: str, views: list[str]) -> TableSink:
     fields = field.fields()
     fields.only(
-        "table", "from", "format", "partition_by", "batch_sql", "keys", "sequence_by", "options"
+        "table",
+        "from",
+        "format",
+        "partition_by",
+        "batch_sql",
+        "keys",
+        "sequence_by",
+        "options",
+        "upkeep",
     )
     columns, batch_sql = fields.get("partition_by"), fields.get("batch_sql")
     given, kind_of_table = fields.get("options"), fields.get("format")
@@ -329,7 +340,14 @@ def _table_sink(name: str, field: Field, what: Field, source: str, views: list[s
         batch_sql=(_batch_sql(batch_sql, views), batch_sql.mark) if batch_sql else None,
         options=options,
         jdbc=read_target(fields, what) if kind == "jdbc" else None,
+        upkeep=_upkeep(fields.get("upkeep"), kind, what),
     )
+
+
+def _upkeep(field: Field | None, kind: str, what: Field) -> TableUpkeep | None:
+    if field is not None and kind != "delta":
+        field.fail(f"is for format: delta and for merge, not for {kind}")
+    return read_upkeep(field, what.text())
 
 
 def _partition_columns(field: Field) -> tuple[str, ...]:

@@ -164,17 +164,17 @@ class StatusFile:
         return False
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the pipeline's lock, or raise PipelineBusy. The lock ends with the process."""
+    def locked(self, name: str = LOCK_FILE, doing: str = "is running") -> Iterator[None]:
+        """Hold a lock of the pipeline, or raise PipelineBusy. The lock ends with the process."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 other = os.read(descriptor, 32).decode(errors="replace").strip()
                 raise PipelineBusy(
-                    f"the pipeline {self.folder.name!r} is running already (process {other}):"
+                    f"the pipeline {self.folder.name!r} {doing} already (process {other}):"
                     " stop it first, or give this one another name"
                 ) from None
             os.ftruncate(descriptor, 0)

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from zhumq.model.errors import ZhumqError
@@ -15,6 +17,15 @@ POLL_SECONDS: Final = 0.2
 
 class PipelineFailed(ZhumqError):
     """A run that failed."""
+
+
+def is_alive(spark: SparkSession) -> bool:
+    """Whether the process of Spark still answers."""
+    try:
+        spark.catalog.currentDatabase()
+    except (PySparkException, Py4JError, OSError):
+        return False
+    return True
 
 
 @dataclass(slots=True)

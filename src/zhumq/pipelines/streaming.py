@@ -64,6 +64,7 @@ class StreamRun:
     report: Callable[[], None]
     say: Callable[[str], None]
     stop: StopRequest
+    tick: Callable[[], None]  # called now and then while the queries run
     tries_max: int | None = None
     _feeds: list[_Feed] = field(default_factory=list)
     _starts: Mapping[str, Start] = field(default_factory=dict)  # of sinks after a reset
@@ -182,6 +183,7 @@ class StreamRun:
         """
         while any(not feed.is_over or _is_catching_up(feed) for feed in self._feeds):
             self._update()
+            self.tick()
             for feed in self._feeds:
                 self._try_again(feed)
                 if feed.shared is not None:

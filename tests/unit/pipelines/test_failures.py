@@ -118,7 +118,7 @@ def test_the_place_of_a_failure(places: FailurePlaces, text: str, place: str | N
     assert places.place_in(text) == place
 
 
-def test_a_place_is_named(places: FailurePlaces) -> None:
+def test_a_place_is_named_once(places: FailurePlaces) -> None:
     text = WORKER.format(line=3)
     words = "ValueError: bad, in step first (failing_steps.py:3)"
     assert places.explain(PySparkException(message=text)) == words
