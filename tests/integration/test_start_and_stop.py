@@ -111,10 +111,11 @@ def test_a_bad_setting_is_one_clear_line(
 
 def test_clients_get_the_advertised_listener(tmp_path: Path) -> None:
     """`PLAINTEXT://localhost:PORT`, as Kafka writes it, seen by a client."""
-    port, http = free_ports(2)
+    port, push, http = free_ports(3)
     settings = {"advertised.listeners": f"PLAINTEXT://localhost:{port}"}
     process = BrokerProcess(tmp_path / "data", settings=settings)
-    process.bootstrap, process.push = f"127.0.0.1:{port}", f"127.0.0.1:{http}"
+    process.bootstrap, process.push = f"127.0.0.1:{port}", f"127.0.0.1:{push}"
+    process.http = f"127.0.0.1:{http}"
     process.start()
     try:
         found = AdminClient({"bootstrap.servers": process.bootstrap}).list_topics(

@@ -1,6 +1,7 @@
 """A run of a pipeline publishes its progress if it is asked to, also that it failed."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +37,17 @@ def test_a_run_that_fails_is_published_with_its_reason_if_it_is_asked_to(
 ) -> None:
     file = tmp_path / "wrong.yml"
     file.write_text(
-        f"name: {topic}\nsources:\n  records: {{topic: {topic}}}\nsinks:\n  out: {{from: records, topic: a/b}}\n"
+        f"name: {topic}\nsources:\n  records: {{topic: {topic}}}\nsinks:\n  out: {{from: records, topic: out}}\n"
     )
+    valid = load_pipeline(file, {})
+    # A name that the brokers refuse; in a file it would be found before the run.
+    wrong = replace(valid, sinks=tuple(replace(each, topic="a/b") for each in valid.sinks))  # type: ignore[call-arg]
     options = RunOptions(state_dir=tmp_path, bootstrap=connection.bootstrap, publish=publish)
     display = Lines()
     # It fails before it needs Spark: the topic of its sink cannot be created.
     no_spark: Any = None
     with pytest.raises(Refused, match="cannot create 'a/b'"):
-        run_pipeline(no_spark, load_pipeline(file, {}), options, display)
+        run_pipeline(no_spark, wrong, options, display)
     assert display.lines == []
     found = [each for each in read_runs(connection) if each.pipeline == topic]
     assert [json.loads(each.document)["state"] for each in found] == ["failed"] * publish

@@ -42,7 +42,7 @@ def bash(words: str, path: str, bootstrap: str = "127.0.0.1:1") -> list[str]:
 
 def test_bash_completes_commands_and_options(path: str) -> None:
     assert bash("zhumq to", path) == ["topic"]
-    assert set(bash("zhumq topic de", path)) == {"delete", "describe"}
+    assert set(bash("zhumq topic de", path)) == {"delete", "delete-records", "describe"}
     assert bash("zhumq topic list --b", path) == ["--bootstrap"]
 
 

@@ -19,12 +19,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from zhumq.pipelines import delta_log
-from zhumq.pipelines.delta_layout import DeltaFailed
+from zhumq.pipelines.delta_layout import (
+    DELETES_OLDER_THAN_MS_DEFAULT,
+    OLDER_THAN_MS_DEFAULT,
+    DeltaFailed,
+)
 from zhumq.pipelines.delta_log import DataFile, now_ms
 from zhumq.pipelines.delta_table import DeltaTable, read_delta
 from zhumq.pipelines.delta_upkeep import (
-    DELETES_OLDER_THAN_MS_DEFAULT,
-    OLDER_THAN_MS_DEFAULT,
     Upkeep,
     keep_up,
 )
