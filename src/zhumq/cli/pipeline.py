@@ -115,7 +115,7 @@ def check(
 
     Exit code: 2 a file is wrong. `preview` finds what only Spark knows, such as a missing column.
     """
-    raise typer.Exit(_program("pipeline_mistakes").check_files(files, parse_settings(values or [])))
+    raise typer.Exit(_program("pipeline_check").check_files(files, parse_settings(values or [])))
 
 
 @app.command()
@@ -183,7 +183,7 @@ def run_tests(
 
     Exit codes: 1 a test failed, 2 the file is wrong.
     """
-    code = _program("pipeline_check").run_tests(
+    code = _program("pipeline_trial").run_tests(
         file, parse_settings(values or []), tests=tests, as_json=as_json
     )
     raise typer.Exit(code)
@@ -206,7 +206,7 @@ def preview(
 
     Exit codes: 1 a step would fail, 2 the file is wrong.
     """
-    code = _program("pipeline_check").preview_file(
+    code = _program("pipeline_trial").preview_file(
         file,
         parse_settings(values or []),
         rows=rows,

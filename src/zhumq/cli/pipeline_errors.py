@@ -5,6 +5,7 @@ from typing import Final
 
 from zhumq.model.errors import ZhumqError
 
+EXIT_FAILED: Final = 1
 EXIT_SPEC_INVALID: Final = 2
 
 

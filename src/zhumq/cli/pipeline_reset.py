@@ -10,8 +10,8 @@ import typer
 from zhumq.admin.offsets import Position
 from zhumq.cli.options import CommandFailed
 from zhumq.cli.output import headings, print_json, print_table
-from zhumq.cli.pipeline_check import temporary_session
 from zhumq.cli.pipeline_errors import EXIT_SPEC_INVALID, print_error
+from zhumq.cli.pipeline_trial import temporary_session
 from zhumq.cli.positions import parse_position
 from zhumq.pipelines.checkpoints import Checkpoints
 from zhumq.pipelines.document import SpecInvalid

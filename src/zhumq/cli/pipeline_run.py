@@ -10,7 +10,7 @@ from typing import Final
 from zhumq.cli.options import CommandFailed
 from zhumq.cli.output import print_json
 from zhumq.cli.pipeline_display import open_display
-from zhumq.cli.pipeline_errors import EXIT_SPEC_INVALID, print_error
+from zhumq.cli.pipeline_errors import EXIT_FAILED, EXIT_SPEC_INVALID, print_error
 from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.document import SpecInvalid, read_document
 from zhumq.pipelines.library_files import find_pipeline
@@ -26,7 +26,6 @@ from zhumq.pipelines.status import LOG_FILE, RunStatus
 from zhumq.pipelines.stopping import PipelineFailed, StopRequest, is_alive
 from zhumq.pipelines.timetable import Timetable
 
-EXIT_FAILED = 1
 EXIT_ROWS_FOUND = 3
 EXIT_INTERRUPTED = 130
 NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})

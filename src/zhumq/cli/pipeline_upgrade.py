@@ -8,8 +8,8 @@ from typing import Final
 
 from zhumq.cli.options import CommandFailed
 from zhumq.cli.output import headings, print_table
-from zhumq.cli.pipeline_check import temporary_session
 from zhumq.cli.pipeline_errors import EXIT_SPEC_INVALID, print_error
+from zhumq.cli.pipeline_trial import temporary_session
 from zhumq.pipelines.checkpoints import Checkpoints
 from zhumq.pipelines.document import SpecInvalid
 from zhumq.pipelines.library_files import find_pipeline

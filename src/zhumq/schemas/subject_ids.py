@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
 from zhumq.schemas.log_records import DeleteSubjectRecord, LogRecord, SchemaRecord
 
 # The subject of an id, where any may have it.
-ANY_SUBJECT = ""
+ANY_SUBJECT: Final = ""
 
 SubjectId = tuple[str, int]
 
@@ -15,9 +16,8 @@ class SubjectIds:
     """Made by replaying the records of the registry, as `Registry` is, without the texts of the schemas."""
 
     def __init__(self) -> None:
-        self._versions: dict[
-            str, dict[int, int]
-        ] = {}  # ids of versions that are not deleted, by subject
+        # By subject, the ids of its versions that are not deleted.
+        self._versions: dict[str, dict[int, int]] = {}
         self._counts: Counter[SubjectId] = Counter()
 
     def replay(self, record: LogRecord) -> None:
