@@ -22,7 +22,7 @@ SOURCES := $(wildcard src tests examples tools simulation chaos benchmarks confo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test long check static kcat chromium jdbc conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench lookup schemas pending-delays scale spark-chaos spark-sink-chaos spark-sinks spark-volume supply-chain package package-test docs site patterns recording console-speed clean
+.PHONY: help run test thorough long check static kcat chromium jdbc conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench lookup schemas pending-delays scale spark-chaos spark-sink-chaos spark-sinks spark-volume supply-chain package package-test docs site patterns recording console-speed clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
@@ -47,9 +47,12 @@ check: static  ## format, lint, types, import rules, unit and property tests: un
 PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: static kcat chromium jdbc  ## everything in check, and tests with real sockets, real processes and kill -9 (LOAD=4: beside four busy loops; AGAIN=8: up to eight that failed run again, alone)
-	$(if $(LOAD),tools/busy $(LOAD)) $(if $(AGAIN),tools/again $(AGAIN)) $(PYTEST) -m "not long" tests
+	$(if $(LOAD),tools/busy $(LOAD)) $(if $(AGAIN),tools/again $(AGAIN)) $(PYTEST) -m "not thorough and not long" tests
 
-long: $(READY) kcat chromium jdbc  ## the tests that take half a minute or more each and are not part of make test (AGAIN=8)
+thorough: $(READY) kcat chromium jdbc  ## the tests that take five seconds or more each: kills, failovers, Spark's pipelines, every page's accessibility (AGAIN=8)
+	$(if $(AGAIN),tools/again $(AGAIN)) $(PYTEST) -m "thorough and not long" tests
+
+long: $(READY) kcat chromium jdbc  ## the tests that take half a minute or more each (AGAIN=8)
 	$(if $(AGAIN),tools/again $(AGAIN)) $(PYTEST) -m long tests
 
 static: $(READY)

@@ -30,6 +30,7 @@ def test_{name}(note, path):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_the_tests_of_spark_go_to_one_worker(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ def create(api: httpx.Client, topic: str, messages: int = 0, **fields: object) -
         assert api.post(f"/topics/{topic}/messages", json=body).status_code == 201
 
 
+@pytest.mark.thorough
 def test_replicas_of_a_topic_move_after_a_proposal(page: Page, api: httpx.Client) -> None:
     # More than a follower reads at once: what it has read is counted afterwards.
     create(api, "grown", 100, settings={"replication.mode": "fetch"})

@@ -105,6 +105,7 @@ def test_the_overview_has_the_last_hour_with_its_gaps(page: Page) -> None:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("busy")
 def test_a_chart_is_read_by_keys_and_goes_on_without_flicker(page: Page) -> None:
     page.goto("/topics/orders?range=15min")
@@ -152,6 +153,7 @@ def test_a_group_shows_its_lag_in_seconds_and_where_it_is_going(page: Page) -> N
     expect(cell(row(page, "billing"), "Behind by")).to_have_text(re.compile(r"^\d+ (s|min)"))
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("busy")
 def test_the_lag_of_share_and_push_groups_is_known_in_seconds(
     page: Page, running: RunningBroker, api: httpx.Client, topic: str
@@ -221,6 +223,7 @@ def test_the_overview_says_where_the_disk_is_going(page: Page, url: str) -> None
     expect(cell(row(page, "%"), "At this rate")).to_have_text(words)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("busy")
 @pytest.mark.parametrize("width", [1280, 360])
 def test_pages_with_charts_are_accessible(browser: Browser, url: str, width: int) -> None:

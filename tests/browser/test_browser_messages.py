@@ -7,6 +7,7 @@ import sys
 import time
 
 import httpx
+import pytest
 from browser_support import dialog, noted, ready
 from playwright.sync_api import Locator, Page, expect
 from tests.integration.web.rest_support import create, send
@@ -110,6 +111,7 @@ def test_reading_on_goes_through_a_topic(page: Page, api: httpx.Client, topic: s
     expect(values(page)).to_have_text([str(number) for number in range(45)])
 
 
+@pytest.mark.thorough
 def test_the_live_tail_shows_what_comes_and_stops(
     page: Page, api: httpx.Client, topic: str
 ) -> None:

@@ -94,6 +94,7 @@ def test_a_dead_letter_is_inspected_edited_and_replayed(
     assert texts == ["first", "second, corrected", "third"]
 
 
+@pytest.mark.thorough
 def test_a_parked_session_is_seen_and_resumed(
     page: Page, api: httpx.Client, running: RunningBroker, topic: str
 ) -> None:

@@ -29,6 +29,7 @@ def url(process: BrokerProcess) -> Iterator[str]:
         yield address
 
 
+@pytest.mark.thorough
 def test_a_page_outlives_its_broker(
     page: Page, api: httpx.Client, process: BrokerProcess, topic: str
 ) -> None:

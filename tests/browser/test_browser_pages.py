@@ -99,6 +99,7 @@ def busy(running: RunningBroker, url: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("busy")
 @pytest.mark.parametrize(
     "screen",
@@ -123,6 +124,7 @@ def test_every_page_is_accessible(browser: Browser, url: str, screen: str) -> No
     assert found == {}
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("busy")
 def test_every_dialog_is_accessible(page: Page) -> None:
     dialogs = [
@@ -308,6 +310,7 @@ def test_an_address_without_a_page_says_so(page: Page) -> None:
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
 
 
+@pytest.mark.thorough
 def test_a_hidden_page_asks_nothing(page: Page) -> None:
     page.goto("/")
     ready(page)

@@ -38,6 +38,7 @@ def register(registry: httpx.Client, subject: str, schema: str, **fields: Any) -
     return int(answer.json()["id"])
 
 
+@pytest.mark.thorough
 def test_a_schema_is_registered_checked_and_deleted(
     page: Page, registry: httpx.Client, topic: str
 ) -> None:
@@ -153,6 +154,7 @@ def test_messages_are_shown_decoded_with_their_schema(
     expect(page.get_by_role("heading", name=f"{topic}-value")).to_be_visible()
 
 
+@pytest.mark.thorough
 def test_a_key_is_followed_through_topics(page: Page, api: httpx.Client, topic: str) -> None:
     orders, shipments = f"{topic}-orders", f"{topic}-shipments"
     for each in (orders, shipments):
@@ -190,6 +192,7 @@ def test_without_the_packages_of_the_registry_the_page_says_so(
     expect(page.locator("main .problem")).to_contain_text("pip install 'zhumq[registry]'")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [1280, 360])
 def test_pages_of_schemas_and_keys_are_accessible(
     browser: Browser, url: str, registry: httpx.Client, width: int

@@ -38,6 +38,7 @@ def log_in(page: Page, user: str, password: str) -> None:
     page.get_by_role("button", name="Log in").click()
 
 
+@pytest.mark.thorough
 def test_a_user_logs_in_changes_something_and_logs_out(page: Page, secured: SecuredBroker) -> None:
     page.goto("/acls")
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()

@@ -4,6 +4,7 @@ import re
 import time
 
 import httpx
+import pytest
 from browser_support import cell, dialog, noted, ready, row
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -121,6 +122,7 @@ def test_messages_are_deleted_after_a_look_at_how_many(
     expect(cell(page.locator("main tbody tr").first, "Messages")).to_have_text("1")
 
 
+@pytest.mark.thorough
 def test_the_list_has_figures_and_a_rate(page: Page, api: httpx.Client, topic: str) -> None:
     create(api, topic, partitions=2)
     send(api, topic, "1", "2", partition=0)

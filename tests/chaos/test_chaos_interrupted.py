@@ -57,6 +57,7 @@ def processes_with(folder: Path) -> list[str]:
     return [each for each in found if str(folder) in each]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_a_run_that_is_interrupted_leaves_no_process() -> None:

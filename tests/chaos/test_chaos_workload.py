@@ -70,6 +70,7 @@ class OneBroker:
         )
 
 
+@pytest.mark.thorough
 def test_a_broker_killed_again_and_again_gives_a_clean_history(tmp_path: Path) -> None:
     one = OneBroker(tmp_path)
     try:
@@ -102,6 +103,7 @@ def test_a_broker_killed_again_and_again_gives_a_clean_history(tmp_path: Path) -
     assert list(findings) == []
 
 
+@pytest.mark.thorough
 def test_every_client_of_the_workload_writes_to_the_history(tmp_path: Path) -> None:
     one = OneBroker(tmp_path)
     try:
@@ -140,6 +142,7 @@ def written(folder: Path) -> list[StoredBatch]:
         return []
 
 
+@pytest.mark.thorough
 def test_a_broker_that_loses_acknowledged_data_is_a_finding(tmp_path: Path) -> None:
     one = OneBroker(tmp_path)
     folder = one.broker.data_dir / "t-0"

@@ -310,6 +310,7 @@ def test_a_torn_last_line_is_dropped_and_a_damaged_one_refuses_the_start(
     asyncio.run(scenario())
 
 
+@pytest.mark.thorough
 def test_the_journal_does_not_grow_for_ever(open_local: Open, tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await open_local()

@@ -26,6 +26,7 @@ def target(tmp_path: Path) -> Iterator[Target]:
         target.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "cases", [frame_cases, produce_cases, many_cases, bomb_cases], ids=lambda cases: cases.__name__
 )

@@ -129,6 +129,7 @@ def fill_to(folder: Path, percent: int) -> Path:
     return ballast
 
 
+@pytest.mark.thorough
 def test_the_oldest_segments_of_a_full_disk_go_first_whatever_their_topic(
     small_disk: Path,
 ) -> None:
@@ -237,6 +238,7 @@ def test_messages_are_refused_above_the_highest_mark_while_consumers_go_on(
         assert process.stop() == 0
 
 
+@pytest.mark.thorough
 def test_a_disk_that_messages_fill_between_two_looks_is_made_room_on(small_disk: Path) -> None:
     settings = {
         **SETTINGS,

@@ -70,6 +70,7 @@ def report(page: Path, ran: int, unrun: int) -> None:
     assert ran + unrun == len(blocks(page))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", WITH_THE_BROKER, ids=name)
 def test_the_blocks_of_a_page_run(
     running: RunningBroker, addresses: dict[str, str], page: Path, tmp_path: Path
@@ -84,6 +85,7 @@ def own_addresses() -> tuple[str, dict[str, str]]:
     return kafka, {"127.0.0.1:9092": kafka, "127.0.0.1:8080": web, "127.0.0.1:9080": http}
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("page", OWN_BROKER)

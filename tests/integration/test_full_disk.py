@@ -71,6 +71,7 @@ def read_all(process: BrokerProcess) -> list[bytes]:
     return values
 
 
+@pytest.mark.thorough
 def test_after_kill_9_on_a_full_disk_a_partition_comes_back_by_itself(small_disk: Path) -> None:
     with broker_process(small_disk) as process:
         sent = send(process, count=20)
@@ -89,6 +90,7 @@ def test_after_kill_9_on_a_full_disk_a_partition_comes_back_by_itself(small_disk
         assert process.stop() == 0
 
 
+@pytest.mark.thorough
 def test_a_log_that_cannot_be_opened_without_room_is_opened_when_there_is_some(
     small_disk: Path,
 ) -> None:

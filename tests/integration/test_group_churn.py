@@ -51,6 +51,7 @@ class Commits:
         return sum(self.committed.values())
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS_MAX * 2)
 @pytest.mark.parametrize(

@@ -120,6 +120,7 @@ def test_a_group_is_behind_by_the_age_of_the_first_message_that_it_has_not_commi
         wait_until_age(lambda: seconds_of(running.http).get("old"), 60, 160)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_coordinator_asks_for_ends_of_partitions_that_it_has_no_replica_of() -> None:
     with cluster_processes(nodes=3) as cluster:

@@ -52,6 +52,7 @@ def shown(admin: Admin, what: str, name: str, field: str) -> Callable[[], Histor
     return look
 
 
+@pytest.mark.thorough
 def test_a_history_has_what_was_sent_and_read_and_who_is_behind(tmp_path: Path) -> None:
     with broker(data_dir=tmp_path) as running, Admin(running.bootstrap) as admin:
         # The first look at the counters is the beginning of all rates.
@@ -111,6 +112,7 @@ def read_once(admin: Admin) -> bool | None:
     return any(each is not None for each in found.series["requests"]) or None
 
 
+@pytest.mark.thorough
 def test_the_history_survives_a_kill(tmp_path: Path) -> None:
     with broker_process(tmp_path) as process:
         before = _history_of_a_burst(process)

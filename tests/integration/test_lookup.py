@@ -194,6 +194,7 @@ def test_kill_9_loses_no_message_of_the_index(tmp_path: Path) -> None:
             assert values(indexed_lookup(admin, "t", key=f"k{each}")) == [b"%d" % each]
 
 
+@pytest.mark.thorough
 def test_lost_and_damaged_index_files_are_noticed_and_built_again(tmp_path: Path) -> None:
     with broker_process(tmp_path) as broker, Admin(broker.bootstrap) as admin:
         settings = {**INDEXED, "segment.bytes": "50000"}

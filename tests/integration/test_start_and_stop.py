@@ -64,6 +64,7 @@ def assert_one_line(done: subprocess.CompletedProcess[str], *words: str) -> None
         assert word in line
 
 
+@pytest.mark.thorough
 def test_a_port_in_use_is_one_clear_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

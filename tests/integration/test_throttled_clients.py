@@ -94,6 +94,7 @@ def fill(running: RunningBroker, topic: str) -> None:
     assert throttled == [], f"not throttled, in {seconds:.1f} s"
 
 
+@pytest.mark.thorough
 def test_a_producer_of_librdkafka_stays_at_its_quota_and_others_are_unaffected(
     running: RunningBroker, admin: ClusterConnection, topic: str
 ) -> None:
@@ -105,6 +106,7 @@ def test_a_producer_of_librdkafka_stays_at_its_quota_and_others_are_unaffected(
     assert throttled == []
 
 
+@pytest.mark.thorough
 def test_a_consumer_of_librdkafka_stays_at_its_quota_and_gets_every_message(
     running: RunningBroker, admin: ClusterConnection, topic: str
 ) -> None:
@@ -137,6 +139,7 @@ def test_a_consumer_of_librdkafka_stays_at_its_quota_and_gets_every_message(
     assert max(throttled.seconds) > 0
 
 
+@pytest.mark.thorough
 def test_clients_of_kafka_python_stay_at_their_quotas(
     running: RunningBroker, admin: ClusterConnection, topic: str
 ) -> None:
@@ -174,6 +177,7 @@ def _metric(metrics: Any, name: str) -> float:
     return max(values[name] for values in metrics.values() if name in values)
 
 
+@pytest.mark.thorough
 def test_a_change_takes_effect_at_once(
     running: RunningBroker, admin: ClusterConnection, topic: str
 ) -> None:

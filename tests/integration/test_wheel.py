@@ -64,6 +64,7 @@ def test_the_sdist_holds_what_the_wheel_is_built_from(dist: Path) -> None:
     assert folders == {"src", "packaging"}
 
 
+@pytest.mark.thorough
 def test_the_wheel_works_without_the_repository(dist: Path, tmp_path: Path) -> None:
     """With the dependencies of this environment, which are not downloaded again."""
     (wheel,) = dist.glob("*.whl")

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from replication_support import T0, Nodes, nodes, run, until
 
 from zhumq.consensus.contract import ReplicaSettings
@@ -25,6 +26,7 @@ def _votes(up: Nodes) -> int:
     return sum(each.requests_count for each in outboxes)
 
 
+@pytest.mark.thorough
 def test_a_thousand_idle_partitions_cost_a_few_requests_and_an_election_a_few_more(
     tmp_path: Path,
 ) -> None:

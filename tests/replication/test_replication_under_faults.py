@@ -224,10 +224,12 @@ def test_nothing_acknowledged_is_lost_or_written_twice(tmp_path: Path, mode: Mod
     run(check(tmp_path, 7, mode))
 
 
+@pytest.mark.thorough
 def test_nothing_acknowledged_is_lost_while_the_mode_changes_as_well(tmp_path: Path) -> None:
     run(check(tmp_path, 8, Mode.RAFT, switches=True))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", list(Mode))
 def test_nothing_acknowledged_is_lost_while_disks_are_replaced(tmp_path: Path, mode: Mode) -> None:
     run(check(tmp_path, 9, mode, wipes=True))

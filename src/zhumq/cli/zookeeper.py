@@ -61,27 +61,31 @@ def start(
         truststore=None if ssl_truststore is None else ssl_truststore.resolve(),
     )
 
-    # Set before the first server starts, so that a stop during the start leaves no server running.
-    stops = (signal.SIGTERM, signal.SIGINT)
+    is_ready = is_stopping = False
 
-    def interrupted(number: int, frame: object) -> None:
+    def stop(number: int, frame: object) -> None:
+        nonlocal is_stopping
         del number, frame
-        raise KeyboardInterrupt
+        is_stopping = True
+        # Later nothing is raised: in the middle of a wait for a process, that process could never be waited for again.
+        if not is_ready:
+            raise KeyboardInterrupt
 
-    previous = {each: signal.signal(each, interrupted) for each in stops}
+    # Set before the first server starts, so that a stop during the start leaves no server running.
+    previous = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         ensemble = DevZookeeper.start(data_dir, nodes=nodes, base_port=port, security=security)
         try:
+            is_ready = True
             tls = "" if ssl_keystore is None else f" tls={ensemble.secure_connect}"
             sys.stdout.write(f"zookeeper ready {ensemble.connect}{tls}\n")
             sys.stdout.flush()
-            ended = ensemble.wait_until_one_ends()
-            raise CommandFailed(
-                f"ZooKeeper on {ended.address} has ended; see its log in {ended.folder}"
-            )
+            ended = ensemble.wait_until_one_ends(lambda: is_stopping)
+            if ended is not None:
+                raise CommandFailed(
+                    f"ZooKeeper on {ended.address} has ended; see its log in {ended.folder}"
+                )
         finally:
-            for each in stops:
-                signal.signal(each, signal.SIG_IGN)
             ensemble.stop()
     except KeyboardInterrupt:
         raise typer.Exit(0) from None

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
@@ -233,11 +233,17 @@ class DevZookeeper:
         for node in nodes:
             node.wait_until_ready(deadline_ms, clock)
 
-    def wait_until_one_ends(self) -> ZookeeperNode:
-        """Block until a node has ended, and return it."""
+    def wait_until_one_ends(self, is_stopping: Callable[[], bool]) -> ZookeeperNode | None:
+        """Block until a node has ended, and return it, or until `is_stopping` says so: None.
+
+        Ctrl-C ends the nodes too; that is a stop.
+        """
         while True:
             for node in self.nodes:
-                if node.has_ended_within(WATCH_SECONDS):
+                has_ended = node.has_ended_within(WATCH_SECONDS)
+                if is_stopping():
+                    return None
+                if has_ended:
                     return node
 
     def leader(self) -> ZookeeperNode:

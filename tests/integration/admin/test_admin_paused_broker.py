@@ -16,6 +16,7 @@ from zhumq.testing.process import broker_process
 GROUP = "readers"
 
 
+@pytest.mark.thorough
 def test_a_group_is_unavailable_while_its_coordinator_is_paused_and_found_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 
 from zhumq.admin.client import Admin
@@ -49,6 +50,7 @@ def test_producers_of_each_kind_are_listed_with_where_they_write(tmp_path: Path)
         assert [each.client_id for each in list_writing(admin, topics=["payments"])] == ["bank"]
 
 
+@pytest.mark.thorough
 def test_a_rate_is_there_while_a_producer_writes_and_gone_afterwards(
     tmp_path: Path,
 ) -> None:

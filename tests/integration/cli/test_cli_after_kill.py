@@ -19,6 +19,7 @@ def test_what_was_acknowledged_outlives_the_process(tmp_path: Path, acks: str) -
         assert Cli(process.bootstrap).must("consume", "t", "--until-end").lines == lines
 
 
+@pytest.mark.thorough
 def test_a_reader_continues_after_a_broker_restart_and_ends_when_the_broker_stays_down(
     tmp_path: Path,
 ) -> None:

@@ -46,6 +46,7 @@ def test_bash_completes_commands_and_options(path: str) -> None:
     assert bash("zhumq topic list --b", path) == ["--bootstrap"]
 
 
+@pytest.mark.thorough
 def test_names_of_topics_and_groups_are_completed(cli: Cli, topic: str, path: str) -> None:
     cli.must("topic", "create", topic)
     cli.must("produce", topic, lines=["x"])

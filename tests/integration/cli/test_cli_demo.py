@@ -30,6 +30,7 @@ def test_the_demo_works_more_than_once_on_one_folder(tmp_path: Path) -> None:
         assert any(words in line for line in done.lines)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_demo_runs_its_pipelines_and_checks_what_they_found(tmp_path: Path) -> None:
@@ -159,6 +160,7 @@ def test_every_page_of_the_console_has_something_to_see(tmp_path: Path) -> None:
     assert processes_of(tmp_path) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_shop_whose_topic_is_deleted_goes_on(tmp_path: Path) -> None:

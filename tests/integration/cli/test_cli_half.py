@@ -26,6 +26,7 @@ def halves(operator: Cli) -> Iterator[list[zhumq.HalfMessage]]:
         yield prepared
 
 
+@pytest.mark.thorough
 def test_an_operator_looks_at_half_messages_and_decides(
     operator: Cli, halves: list[zhumq.HalfMessage]
 ) -> None:

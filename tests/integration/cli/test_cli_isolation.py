@@ -7,6 +7,7 @@ from tests.integration.written_transactions import Transactions
 import zhumq
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", [(), ("--mode", "psb"), ("--mode", "psb", "--push")])
 def test_the_command_reads_to_the_end_of_its_isolation_level(
     cli: Cli, topic: str, mode: tuple[str, ...]

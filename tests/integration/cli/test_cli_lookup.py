@@ -1,5 +1,6 @@
 """`zhumq lookup`: by key and by tag, the newest, a range of time, JSON, and what it refuses."""
 
+import pytest
 from cli_support import Cli
 
 
@@ -18,6 +19,7 @@ def fill(cli: Cli, topic: str) -> None:
     assert sent.code == 0, sent.err
 
 
+@pytest.mark.thorough
 def test_messages_are_found_newest_first(cli: Cli, topic: str) -> None:
     fill(cli, topic)
     found = cli.run("lookup", topic, "--key", "a")
@@ -34,6 +36,7 @@ def test_messages_are_found_newest_first(cli: Cli, topic: str) -> None:
     assert [each["value"] for each in some.document["messages"]] == ["one"]
 
 
+@pytest.mark.thorough
 def test_what_is_refused_is_one_line(cli: Cli, topic: str) -> None:
     fill(cli, topic)
     plain = f"{topic}-plain"

@@ -72,6 +72,7 @@ def test_a_partition_that_is_not_there_is_refused(cli: Cli, topic: str) -> None:
     assert "has no partition 5" in cli.fails("consume", topic, "--partition", "5")
 
 
+@pytest.mark.thorough
 def test_the_topic_and_not_the_library_limits_the_size_of_a_line(cli: Cli, topic: str) -> None:
     line = "x" * 3_000_000
     assert "max.message.bytes" in cli.fails("produce", topic, lines=[line])
@@ -85,6 +86,7 @@ def test_a_message_that_is_too_large_is_refused(cli: Cli, topic: str) -> None:
     assert "max.message.bytes" in cli.fails("produce", topic, lines=["x" * 5_000])
 
 
+@pytest.mark.thorough
 def test_reading_begins_at_the_given_position(cli: Cli, topic: str) -> None:
     cli.must("topic", "create", topic, "--set", "retention.ms=-1")
     stamped = [

@@ -101,6 +101,7 @@ def test_one_broker_of_several_addresses_is_enough() -> None:
         check_reachable(f"{unused},{silent},{running.bootstrap}")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_every_command_fails_in_one_line(place: str) -> None:

@@ -61,6 +61,7 @@ def test_a_wrong_file_ends_every_command_with_exit_code_2(
     assert f"{file}: has no tests: add the field `tests`" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_test_that_fails_is_exit_code_1_and_needs_no_broker(tmp_path: Path) -> None:

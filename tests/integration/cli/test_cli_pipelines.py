@@ -77,6 +77,7 @@ def status_of(state_dir: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_master_that_spark_does_not_know_is_one_line(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`zhumq schedule`: lists and cancels delayed messages, and what it refuses."""
 
+import pytest
 from cli_support import Cli
 
 SETTING = ("--set", "delay.enable=true")
@@ -20,6 +21,7 @@ def fill(cli: Cli, topic: str) -> None:
         pass  # They are acknowledged before they are staged.
 
 
+@pytest.mark.thorough
 def test_delayed_messages_are_listed_and_cancelled(cli: Cli, topic: str) -> None:
     fill(cli, topic)
     rows = cli.must("schedule", "list", topic, "--json").document

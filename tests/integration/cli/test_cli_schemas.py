@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 
+import pytest
 from cli_support import Cli
 
 ONE = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}
 BROKEN = {"type": "record", "name": "R", "fields": [{"name": "y", "type": "int"}]}
 
 
+@pytest.mark.thorough
 def test_schemas_are_registered_shown_checked_and_deleted(
     cli: Cli, topic: str, tmp_path: Path
 ) -> None:

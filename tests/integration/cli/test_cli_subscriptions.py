@@ -39,6 +39,7 @@ def test_psb_begins_at_the_given_offset(cli: Cli, topic: str) -> None:
     assert cli.must("consume", topic, *options).lines == ["3", "4"]
 
 
+@pytest.mark.thorough
 def test_requests_that_cannot_be_served_fail_with_one_clear_line(cli: Cli, topic: str) -> None:
     cli.must("topic", "create", topic)
     cli.must("consume", topic, "--mode", "ptp", "--group", "first", "--push", "--timeout", "0.2")
@@ -74,6 +75,7 @@ def test_sessions_are_listed(cli: Cli, topic: str) -> None:
         process.communicate(timeout=30)
 
 
+@pytest.mark.thorough
 def test_dead_letters_are_listed_shown_and_replayed(cli: Cli, topic: str) -> None:
     cli.must("topic", "create", topic)
     cli.must("produce", topic, lines=["good", "bad"])
@@ -147,6 +149,7 @@ def test_a_claim_is_shown_and_can_be_released(cli: Cli, topic: str) -> None:
     assert cli.must("topic", "describe", topic, "--json").document["point_to_point"] is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["ptp", "ptp-shared", "psb"])
 def test_groups_of_subscriptions_are_listed_and_described(cli: Cli, topic: str, mode: str) -> None:
     cli.must("topic", "create", topic)
@@ -201,6 +204,7 @@ def test_a_share_group_of_kafka_clients_is_listed_and_described(cli: Cli, topic:
         consumer.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("more", [(), ("--mode", "psb"), ("--mode", "psb", "--push")])
 def test_a_filter_leaves_messages_out(cli: Cli, topic: str, more: tuple[str, ...]) -> None:
     cli.must("topic", "create", topic)

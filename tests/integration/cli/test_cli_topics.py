@@ -3,6 +3,7 @@
 import os
 import subprocess
 
+import pytest
 from cli_support import Cli, command, environment
 
 from zhumq.admin.connection import ClusterConnection
@@ -67,6 +68,7 @@ def test_partitions_cannot_become_fewer(cli: Cli, topic: str) -> None:
     assert "add partitions" in cli.fails("topic", "alter", topic, "--partitions", "2")
 
 
+@pytest.mark.thorough
 def test_the_oldest_messages_are_deleted(cli: Cli, topic: str) -> None:
     cli.must("topic", "create", topic, "--partitions", "1")
     cli.must("produce", topic, lines=["a", "b", "c"])

@@ -156,6 +156,7 @@ def test_only_a_prepared_transaction_is_committed_by_an_operator(operator: Cli, 
     assert read_committed(operator, topic) == [b"ordinary"]
 
 
+@pytest.mark.thorough
 def test_a_hanging_transaction_is_found_and_aborted(
     operator: Cli, topic: str, start_offset: list[int]
 ) -> None:

@@ -102,6 +102,7 @@ def test_a_message_that_cannot_be_sent_raises_where_the_program_waits(
     assert values(zhumq_broker.bootstrap, "narrow", 1) == [b"y"]
 
 
+@pytest.mark.thorough
 def test_without_room_a_send_waits_and_the_event_loop_goes_on(silent_address: str) -> None:
     async def run() -> None:
         producer = zhumq.aio.Producer(

@@ -62,6 +62,7 @@ def test_the_examples_of_a_module_run(zhumq_broker: RunningBroker, module: Modul
     assert done.attempted > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", ["client.md", "push.md", "filters.md", "lookup.md"])
 def test_the_examples_of_the_docs_run(zhumq_broker: RunningBroker, page: str) -> None:
     text = (DOCS / page).read_text()

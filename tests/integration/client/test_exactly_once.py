@@ -231,6 +231,7 @@ def test_chosen_partitions_cannot_be_read_exactly_once() -> None:
         Worker("t", lambda task: None, group="g", partitions=[0], exactly_once=True)
 
 
+@pytest.mark.thorough
 def test_rebalances_repeat_and_lose_nothing(bootstrap: str) -> None:
     source, target = fill(bootstrap, 2_000, partitions=4), new_topic(bootstrap)
     pause = threading.Event()

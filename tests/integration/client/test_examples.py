@@ -101,6 +101,7 @@ def test_orders_are_taken_packed_and_dead_lettered(
     assert reasons[2].startswith("cannot decode the value of orders-0@2: ")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("example", sorted(SERVERS))
 def test_an_endpoint_says_when_it_has_no_broker(example: str) -> None:
     with serving(example, "127.0.0.1:1") as address:

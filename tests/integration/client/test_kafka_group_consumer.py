@@ -35,6 +35,7 @@ def filled(running: RunningBroker, topic: str, *, partitions: int = 1) -> str:
     return topic
 
 
+@pytest.mark.thorough
 def test_a_nacked_message_is_counted_and_at_the_limit_a_dead_letter(
     running: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -233,6 +233,7 @@ def test_made_up_replies_change_nothing(running: RunningBroker) -> None:
         assert caller.call("honest", b"2", timeout=SECONDS_MAX) == b"4"
 
 
+@pytest.mark.thorough
 def test_a_caller_whose_reply_topic_is_deleted_says_so_and_a_new_one_goes_on(
     zhumq_broker: RunningBroker,
 ) -> None:
@@ -250,6 +251,7 @@ def test_a_caller_whose_reply_topic_is_deleted_says_so_and_a_new_one_goes_on(
             assert caller.call("double", b"2", timeout=SECONDS_MAX) == b"4"
 
 
+@pytest.mark.thorough
 def test_a_request_of_a_killed_service_is_handled_by_another(tmp_path: Path) -> None:
     settings = {
         "group.consumer.session.timeout.ms": "3000",

@@ -134,6 +134,7 @@ def works(bootstrap: str, security: dict[str, str], topic: str) -> None:
         use(bootstrap, security, topic)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_every_class_works_over_sasl_ssl(
     cluster: SecuredCluster, topic: str, mechanism: str
@@ -141,11 +142,13 @@ def test_every_class_works_over_sasl_ssl(
     works(cluster.sasl_ssl, login(cluster, mechanism), topic)
 
 
+@pytest.mark.thorough
 def test_every_class_works_over_sasl_plaintext(cluster: SecuredCluster, topic: str) -> None:
     plain = login(cluster) | {"security.protocol": "SASL_PLAINTEXT"}
     works(cluster.sasl_plaintext, plain, topic)
 
 
+@pytest.mark.thorough
 def test_every_class_works_with_a_client_certificate(cluster: SecuredCluster, topic: str) -> None:
     works(cluster.ssl, certificate(cluster), topic)
 
@@ -226,6 +229,7 @@ def test_a_command_that_is_refused_says_why_in_one_line(
     assert "wrong" not in line
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_class_that_is_refused_raises_why_within_seconds(
     cluster: SecuredCluster, tmp_path: Path, topic: str, name: str
@@ -243,6 +247,7 @@ def test_a_class_that_is_refused_raises_why_within_seconds(
         assert "wrong" not in str(failure)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "mechanism",
     [  # Each waits for the end of a session.

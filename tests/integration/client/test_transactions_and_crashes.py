@@ -62,6 +62,7 @@ class Load:
             self.committed.add(number)
 
 
+@pytest.mark.thorough
 def test_kill_9_of_the_broker_leaves_whole_transactions(tmp_path: Path) -> None:
     with broker_process(tmp_path) as running:
         first, second = new_topic(running.bootstrap, 2), new_topic(running.bootstrap)
@@ -88,6 +89,7 @@ def test_kill_9_of_the_broker_leaves_whole_transactions(tmp_path: Path) -> None:
     assert len(found) >= load.begun - KILLS
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("decision", [Outcome.COMMITTED, Outcome.ABORTED])
 def test_a_prepared_transaction_survives_the_producer_and_the_broker(
     tmp_path: Path, decision: Outcome

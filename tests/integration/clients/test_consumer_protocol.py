@@ -220,6 +220,7 @@ def test_a_group_goes_on_after_the_broker_was_killed(tmp_path: Path) -> None:
             reader.close()
 
 
+@pytest.mark.thorough
 def test_a_classic_group_migrates_to_the_consumer_protocol_and_back(running: RunningBroker) -> None:
     create(running.bootstrap, "t")
     fill(running.bootstrap, "t", 300)

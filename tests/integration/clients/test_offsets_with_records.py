@@ -124,6 +124,7 @@ def when_stable(bootstrap: str) -> int:
     return offset
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_offsets_are_committed_with_the_transaction_and_not_with_an_aborted_one(
     process: BrokerProcess, is_killed: bool
@@ -211,6 +212,7 @@ def read_target(bootstrap: str) -> Counter[bytes]:
     return seen
 
 
+@pytest.mark.thorough
 def test_every_record_is_copied_once_although_copiers_and_broker_are_killed(
     process: BrokerProcess,
 ) -> None:

@@ -101,6 +101,7 @@ def test_a_folder_of_another_broker_is_refused(tmp_path: Path, zookeeper: DevZoo
     assert "belongs to broker 1, this is broker 2" in reason
 
 
+@pytest.mark.thorough
 def test_a_broker_id_in_use_is_refused_and_the_holder_named(
     tmp_path: Path, zookeeper: DevZookeeper
 ) -> None:

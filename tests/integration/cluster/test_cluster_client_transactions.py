@@ -98,6 +98,7 @@ def read(bootstrap: str, topic: str, partition: int) -> Counter[int]:
         consumer.close()
 
 
+@pytest.mark.thorough
 def test_the_clients_transactions_survive_the_death_of_brokers(cluster: ClusterProcesses) -> None:
     for topic in TOPICS:
         create_topic(cluster, topic, partitions=PARTITIONS)

@@ -72,6 +72,7 @@ def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(
             running.wait_for_more()
 
 
+@pytest.mark.thorough
 def test_the_controller_is_replaced(cluster: ClusterProcesses) -> None:
     create_topic(cluster, "controlled", replication_mode="fetch")
     with traffic(cluster, "controlled"):
@@ -91,6 +92,7 @@ def test_the_controller_is_replaced(cluster: ClusterProcesses) -> None:
         cluster.wait_for_brokers(cluster.brokers)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
 def test_a_broker_that_was_paused_for_longer_than_its_session_comes_back_as_a_follower(
     cluster: ClusterProcesses, mode: str
@@ -115,6 +117,7 @@ def test_a_broker_that_was_paused_for_longer_than_its_session_comes_back_as_a_fo
         running.wait_for_more()
 
 
+@pytest.mark.thorough
 def test_all_brokers_are_killed_at_once_and_started_again(cluster: ClusterProcesses) -> None:
     for mode in MODES:
         create_topic(cluster, f"all-{mode}", partitions=2, replication_mode=mode)
@@ -182,6 +185,7 @@ def test_a_group_survives_its_coordinator(cluster: ClusterProcesses) -> None:
     assert committed.offset >= len(set(seen))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["raft", "fetch"])
 def test_a_consumer_and_a_producer_go_on_while_a_broker_is_replaced_by_an_empty_one(
     cluster: ClusterProcesses, mode: str

@@ -80,6 +80,7 @@ def send(cluster: ClusterProcesses, topic: str, first: int, count: int) -> None:
     assert producer.flush(SECONDS_MAX) == 0
 
 
+@pytest.mark.thorough
 def test_a_consumer_reads_from_the_replica_in_its_rack_and_loses_nothing_when_it_dies(
     racks: ClusterProcesses,
 ) -> None:

@@ -81,6 +81,7 @@ def four(cluster: ClusterProcesses) -> ClusterProcesses:
     return cluster
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
 def test_a_partition_moves_to_other_brokers_under_load(four: ClusterProcesses, mode: str) -> None:
     topic = f"moved-{mode}"
@@ -105,6 +106,7 @@ def test_a_partition_moves_to_other_brokers_under_load(four: ClusterProcesses, m
         four.restart(leader)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
 def test_a_partition_gets_more_and_fewer_replicas_under_load(
     cluster: ClusterProcesses, mode: str
@@ -134,6 +136,7 @@ def test_a_move_that_makes_no_sense_is_refused(four: ClusterProcesses) -> None:
     assert move(four, "refused", 0, -1) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
 def test_the_preferred_leader_is_elected_on_request(four: ClusterProcesses, mode: str) -> None:
     topic = f"preferred-{mode}"
@@ -198,6 +201,7 @@ def test_an_interrupted_rebalancing_stays_throttled_until_the_throttle_is_remove
     assert size_at(four, left_out, "slow") > 3_000_000
 
 
+@pytest.mark.thorough
 def test_rebalancing_gives_a_new_broker_its_share(four: ClusterProcesses) -> None:
     create_topic(four, "spread", partitions=12)
     bootstrap = four.brokers[2].bootstrap

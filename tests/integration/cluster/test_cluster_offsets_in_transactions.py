@@ -39,6 +39,7 @@ def committed(cluster: ClusterProcesses, group: str) -> int:
     return found.offset
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("is_commit", "offset"), [(True, 7), (False, 3)])
 def test_pending_offsets_survive_the_death_of_the_groups_coordinator(
     cluster: ClusterProcesses, is_commit: bool, offset: int

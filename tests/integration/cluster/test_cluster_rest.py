@@ -25,6 +25,7 @@ def api(cluster: ClusterProcesses) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.mark.thorough
 def test_a_dead_broker_is_seen_and_the_others_serve(
     cluster: ClusterProcesses, api: httpx.Client
 ) -> None:

@@ -43,6 +43,7 @@ def errors_of(cluster: ClusterProcesses, topic: str, value: bytes, partitions: i
     return found
 
 
+@pytest.mark.thorough
 def test_every_broker_knows_the_schemas_that_one_has(cluster: ClusterProcesses) -> None:
     create_topic(cluster, "_schemas", replicas=1, cleanup_policy="compact")
     create_topic(cluster, "orders", partitions=3, replicas=3, schema_validation="value")

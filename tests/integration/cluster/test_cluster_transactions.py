@@ -145,6 +145,7 @@ def last_stable_offsets_are_at_the_end(
     return ends[0] == ends[1] or None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["raft", "fetch"])
 def test_transactions_survive_the_death_of_brokers(cluster: ClusterProcesses, mode: str) -> None:
     topics = (f"left-{mode}", f"right-{mode}")

@@ -29,6 +29,7 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.thorough
 def test_a_cluster_runs_until_it_is_stopped_and_survives_a_kill(tmp_path: Path) -> None:
     words = ("cluster", "up", "--nodes", "3", "--data-dir", str(tmp_path / "data"))
     with zhumq(*words, "--port", "0", "--http-port", "0") as process:

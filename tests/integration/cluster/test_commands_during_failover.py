@@ -28,6 +28,7 @@ def kill_controller(cluster: ClusterProcesses) -> int:
     return int(controller)
 
 
+@pytest.mark.thorough
 def test_commands_sent_when_the_controller_dies_are_carried_out(
     cluster: ClusterProcesses,
 ) -> None:
@@ -101,6 +102,7 @@ def test_a_topic_is_described_with_the_mode_that_its_partitions_are_in(
     assert "MODE" in output_of("topic", "describe", name, *where)
 
 
+@pytest.mark.thorough
 def test_a_partition_without_a_leader_is_described_without_offsets(
     cluster: ClusterProcesses,
 ) -> None:

@@ -87,6 +87,7 @@ def wait_for_leaders(cluster: ClusterProcesses, topic: str) -> None:
         cluster.wait_for_leader(topic, partition)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["raft", "fetch"])
 def test_counts_and_lag_are_those_of_messages_after_any_change_of_leader(
     cluster: ClusterProcesses, mode: str

@@ -10,6 +10,7 @@ from zhumq.testing.cluster import ClusterProcesses
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.thorough
 def test_a_fetch_leader_left_alone_shows_what_it_took_once_another_is_back(
     cluster: ClusterProcesses,
 ) -> None:

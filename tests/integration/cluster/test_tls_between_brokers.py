@@ -113,6 +113,7 @@ def speaks_tls(address: str, context: ssl.SSLContext) -> bool:
             return False
 
 
+@pytest.mark.thorough
 def test_brokers_replicate_over_mutual_tls_and_refuse_peers_without_a_certificate(
     tls_cluster: ClusterProcesses, settings: Settings, authority: Authority, tmp_path: Path
 ) -> None:
@@ -160,6 +161,7 @@ async def _a_certificate_alone_is_not_enough(peer: str, context: ssl.SSLContext)
     writer.transport.abort()
 
 
+@pytest.mark.thorough
 def test_a_cluster_changes_from_plaintext_to_tls_broker_by_broker(
     tls_cluster: ClusterProcesses, settings: Settings, authority: Authority
 ) -> None:
@@ -201,6 +203,7 @@ def _wait_until_in_sync(cluster: ClusterProcesses, topic: str) -> None:
     wait_for(all_in_sync, "all replicas in sync")
 
 
+@pytest.mark.thorough
 def test_a_broker_with_the_wrong_certificate_takes_no_part(
     tls_cluster: ClusterProcesses, settings: Settings, tmp_path: Path
 ) -> None:

@@ -106,6 +106,7 @@ class Reader:
                 self.commits += 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("away", [pytest.param(paused, marks=pytest.mark.long), killed])
 def test_messages_and_groups_go_on_while_zookeeper_is_away(
     cluster: ClusterProcesses,

@@ -38,6 +38,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     process.kill()
 
 
+@pytest.mark.thorough
 def test_pending_messages_survive_the_broker(broker: BrokerProcess) -> None:
     create_topic(broker.bootstrap)
     with zhumq.Producer(broker.bootstrap) as producer:
@@ -55,6 +56,7 @@ def test_pending_messages_survive_the_broker(broker: BrokerProcess) -> None:
         assert len(admin.scheduled(TOPIC).messages) == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("point", POINTS)
 def test_a_broker_killed_at_any_point_delivers_once(broker: BrokerProcess, point: str) -> None:
     create_topic(broker.bootstrap)
@@ -88,6 +90,7 @@ def test_a_broker_killed_at_any_point_delivers_once(broker: BrokerProcess, point
     assert Counter(each.value for each in read_all(broker.bootstrap)) == expected
 
 
+@pytest.mark.thorough
 def test_each_message_arrives_once_and_in_order_although_the_broker_is_killed_again_and_again(
     broker: BrokerProcess,
 ) -> None:

@@ -32,6 +32,7 @@ def metric(http: str, name: str) -> float:
     return float(line.split()[1])
 
 
+@pytest.mark.thorough
 def test_a_shard_holds_few_of_its_pending_messages_in_memory(tmp_path: Path) -> None:
     process = BrokerProcess(tmp_path / "broker", settings=SETTINGS | ONE_SHARD)
     process.start()

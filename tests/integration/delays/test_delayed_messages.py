@@ -77,6 +77,7 @@ def test_kafka_python_delays_a_message_by_a_header(running: RunningBroker) -> No
     assert all(each.timestamp_ms >= sent_ms + 300 - EARLY_MS_MAX for each in seen)
 
 
+@pytest.mark.thorough
 def test_the_client_takes_seconds_names_and_times(running: RunningBroker) -> None:
     sent: dict[bytes, tuple[int, int]] = {}
 
@@ -187,6 +188,7 @@ def test_a_message_in_a_transaction_cannot_be_delayed(running: RunningBroker) ->
     assert not read_all(running.bootstrap)
 
 
+@pytest.mark.thorough
 def test_the_setting_can_be_changed_while_messages_are_delayed(running: RunningBroker) -> None:
     with zhumq.Producer(running.bootstrap) as producer:
         producer.send(TOPIC, b"delayed", delay=5.0)
@@ -210,6 +212,7 @@ def test_the_setting_may_be_the_default_of_all_topics() -> None:
         assert [each.value for each in seen] == [b"at once", b"delayed"]
 
 
+@pytest.mark.thorough
 def test_messages_of_a_deleted_topic_are_dropped(running: RunningBroker) -> None:
     """Also if a topic of the same name is created again."""
     with zhumq.Producer(running.bootstrap) as producer:

@@ -86,6 +86,7 @@ def test_messages_are_cancelled_by_id_by_time_and_all(
     assert not admin.scheduled(TOPIC).messages
 
 
+@pytest.mark.thorough
 def test_a_cancelled_message_never_arrives_and_the_others_do(
     running: RunningBroker, admin: zhumq.Admin
 ) -> None:

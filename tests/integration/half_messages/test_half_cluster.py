@@ -16,6 +16,7 @@ PARTITIONS = 3
 HALF_SHARDS = {"half.message.topic.num.partitions": "1", "half.message.check.max": "1000"}
 
 
+@pytest.mark.thorough
 def test_half_messages_survive_the_death_of_each_broker_of_three(tmp_path: Path) -> None:
     with cluster_processes(folder=tmp_path, settings=SETTINGS | HALF_SHARDS) as cluster:
         with zhumq.Admin(cluster.bootstrap) as admin:

@@ -104,6 +104,7 @@ def test_a_prepared_message_survives_the_broker(broker: BrokerProcess) -> None:
         assert read_committed(broker.bootstrap, "orders") == {b"kept": 1}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("point", POINTS)
 def test_a_broker_killed_at_any_point_of_a_move_delivers_once(
     broker: BrokerProcess, point: str
@@ -133,6 +134,7 @@ def test_a_broker_killed_at_any_point_of_a_move_delivers_once(
         wait_for_values(broker.bootstrap, "orders", expected)
 
 
+@pytest.mark.thorough
 def test_orders_and_messages_agree_although_the_broker_is_killed_again_and_again(
     tmp_path: Path,
 ) -> None:

@@ -18,6 +18,7 @@ def polled(consumer: Consumer) -> Message:
     return message
 
 
+@pytest.mark.thorough
 def test_a_message_that_was_not_polled_yet_does_not_time_out(running: RunningBroker) -> None:
     topic = new_topic(running.bootstrap, partitions=2)
     send(running.bootstrap, topic, [b"held", b"waits"], partitions=2)
@@ -50,6 +51,7 @@ def test_a_message_that_was_not_polled_yet_does_not_time_out(running: RunningBro
         run(until(lambda: lag() == [0]))
 
 
+@pytest.mark.thorough
 def test_a_program_that_stops_polling_releases_waiting_messages(
     running: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

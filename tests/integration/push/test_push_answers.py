@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from push_support import (
     answer,
     bare_stream,
@@ -117,6 +118,7 @@ def test_a_rejected_message_is_a_dead_letter_at_once_and_can_be_replayed(
     assert run(again()) == [(3, b"1"), (4, b"1")]
 
 
+@pytest.mark.thorough
 def test_an_extended_message_is_not_delivered_again_in_time(running: RunningBroker) -> None:
     topic = new_topic(running.bootstrap)
     send(running.bootstrap, topic, numbered(2))

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 
+import pytest
 from push_support import new_topic, run, until
 
 from zhumq import Admin, PushConsumer
@@ -13,6 +14,7 @@ TOPICS = 20
 PARTITIONS = 25
 
 
+@pytest.mark.thorough
 def test_a_hundred_consumers_over_twenty_topics_are_five_for_each_topic(
     running: RunningBroker,
 ) -> None:

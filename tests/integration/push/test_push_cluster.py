@@ -79,6 +79,7 @@ def test_a_consumer_is_given_the_partitions_of_all_brokers(
     run(scenario(), 90)
 
 
+@pytest.mark.thorough
 def test_a_stalled_process_stays_parked_when_its_broker_dies_and_continues_when_resumed(
     cluster: ClusterProcesses,
 ) -> None:

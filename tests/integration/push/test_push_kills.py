@@ -293,6 +293,7 @@ def test_shared_deliveries_are_conserved(tmp_path: Path) -> None:
     check_nothing_comes_back(events)
 
 
+@pytest.mark.thorough
 def test_exclusive_deliveries_are_conserved_and_in_order(tmp_path: Path) -> None:
     events, messages = conserve(tmp_path, "ptp")
     check_nothing_is_missing(events, messages)

@@ -86,6 +86,7 @@ async def session_in_state(process: BrokerProcess, group: str, state: str) -> Se
     return session
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["psb", "ptp", "ptp-shared"])
 def test_a_stalled_process_is_retried_parked_and_resumed_across_a_restart_of_the_broker(
     short_waits: BrokerProcess, mode: str

@@ -232,6 +232,7 @@ def test_a_stream_that_pauses_for_its_quota_goes_on_when_the_quota_is_removed(
         alter_quotas(admin, {"user": USER}, {"consumer_byte_rate": None})
 
 
+@pytest.mark.thorough
 def test_the_push_client_logs_in_again_and_says_when_its_user_is_deleted(tmp_path: Path) -> None:
     settings = {"connections.max.reauth.ms": str(LIFETIME_MS)}
     with (

@@ -123,6 +123,7 @@ def test_a_session_ends_with_its_token(tmp_path: Path) -> None:
         client.use()
 
 
+@pytest.mark.thorough
 def test_librdkafka_keeps_its_connection_over_several_sessions(running: RunningBroker) -> None:
     errors: list[KafkaError] = []
     settings: dict[str, Any] = {
@@ -152,6 +153,7 @@ def test_librdkafka_keeps_its_connection_over_several_sessions(running: RunningB
     assert not errors
 
 
+@pytest.mark.thorough
 def test_kafka_python_keeps_its_connection_over_several_sessions(running: RunningBroker) -> None:
     producer = KafkaProducer(
         bootstrap_servers=running.bootstrap,

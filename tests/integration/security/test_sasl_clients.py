@@ -131,6 +131,7 @@ def test_kafka_python(running: RunningBroker, mechanism: str, issuer: Issuer) ->
     assert received == [b"%d" % number for number in range(COUNT)]
 
 
+@pytest.mark.thorough
 def test_kafka_python_reports_a_wrong_password(running: RunningBroker, issuer: Issuer) -> None:
     settings = of_kafka_python(running, "SCRAM-SHA-512", issuer) | {"sasl_plain_password": "wrong"}
     # In processes of their own: a constructor that fails leaves sockets open. kafka-python loses an answer that it

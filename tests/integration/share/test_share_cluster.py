@@ -7,6 +7,7 @@ import time
 import uuid
 from pathlib import Path
 
+import pytest
 from confluent_kafka.admin import NewTopic
 from share_member import ShareMember, produce
 from share_workers import Verdict, Where, Worker, start_offsets
@@ -66,6 +67,7 @@ class View:
         return None
 
 
+@pytest.mark.thorough
 def test_every_message_is_acknowledged_or_a_dead_letter_while_leaders_fall(
     tmp_path: Path,
 ) -> None:

@@ -256,6 +256,7 @@ def test_only_the_last_driver_that_opened_the_log_records(query: Query) -> None:
     assert last.run == "second"
 
 
+@pytest.mark.thorough
 def test_two_drivers_at_once_commit_one_of_their_batches(query: Query) -> None:
     choices = random.Random(1)
     for number in range(RACES):

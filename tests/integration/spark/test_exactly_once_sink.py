@@ -64,6 +64,7 @@ def test_a_batch_write_that_fails_leaves_nothing(
     wait_until(lambda: not open_transactions(process.bootstrap), "no transaction is open")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "point",
     [

@@ -177,6 +177,7 @@ def test_a_broken_file_ends_the_run_or_is_left_out(pipelines: Pipelines) -> None
     assert ids(pipelines) == [1, 2]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [FileFormat.PARQUET, FileFormat.ORC])
 def test_files_of_columns_are_read_and_a_damaged_one_ends_the_run(
     pipelines: Pipelines, kind: FileFormat
@@ -193,6 +194,7 @@ def test_files_of_columns_are_read_and_a_damaged_one_ends_the_run(
     assert ids(pipelines) == [1]
 
 
+@pytest.mark.thorough
 def test_broken_lines_are_dead_letters_with_the_name_of_the_file(pipelines: Pipelines) -> None:
     put(pipelines, "1.log", '{"id": 1, "value": "a"}\nbroken\n{"id": 2}\n')
     pipelines.run(pipelines.write("lines.yml", LINES.format(folder=pipelines.folder)))

@@ -111,6 +111,7 @@ def staging_tables(server: PostgresServer) -> list[list[str]]:
     return server.query("select tablename from pg_tables where tablename like 'zhumq_staging%'")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
 def test_a_repeated_batch_changes_nothing_and_the_newest_row_of_a_key_stays(
     spark: SparkSession, kind: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -162,6 +163,7 @@ def test_a_repeated_batch_changes_nothing_and_the_newest_row_of_a_key_stays(
     assert query(f"SELECT count(*) FROM {names} LIKE 'zhumq_staging%'") == [["0"]]
 
 
+@pytest.mark.thorough
 def test_what_the_database_refuses_is_an_error_and_changes_nothing(
     spark: SparkSession, server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

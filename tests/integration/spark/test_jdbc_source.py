@@ -91,6 +91,7 @@ def seen(pipelines: Pipelines) -> list[Any]:
     return sorted(row["id"] for row in pipelines.display.tables.get("seen", []))
 
 
+@pytest.mark.thorough
 def test_rows_are_read_once_as_they_are_added_and_a_repeated_batch_reads_its_range_again(
     pipelines: Pipelines, server: PostgresServer
 ) -> None:
@@ -128,6 +129,7 @@ def test_rows_are_read_once_as_they_are_added_and_a_repeated_batch_reads_its_ran
         pipelines.run(file)
 
 
+@pytest.mark.thorough
 def test_rows_of_one_time_are_in_one_batch_and_the_newest_are_held_back(
     pipelines: Pipelines, server: PostgresServer
 ) -> None:
@@ -267,6 +269,7 @@ def test_a_table_that_begins_anew_ends_the_run_and_one_that_goes_away_is_named(
     assert "sink seen: source orders: no table anew: " in str(failure)
 
 
+@pytest.mark.thorough
 def test_a_preview_a_reset_and_a_table_that_is_read_whole(
     pipelines: Pipelines, server: PostgresServer, spark: SparkSession
 ) -> None:

@@ -60,6 +60,7 @@ def test_every_format_of_the_corpus_is_understood(spark: SparkSession) -> None:
     assert wrong == {}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("line", "column"),
     [

@@ -112,6 +112,7 @@ def test_changes_in_any_order_give_the_rows_of_a_plain_list(
             assert merges.rows("id", "name", "_valid_from", "_valid_to") == versions(seen)
 
 
+@pytest.mark.thorough
 def test_another_engine_reads_the_same_rows_and_a_repeated_batch_changes_nothing(
     session: SparkSession, tmp_path: Path
 ) -> None:
@@ -189,6 +190,7 @@ def test_a_change_that_cannot_be_merged_ends_the_run_and_says_why(
         run(spark, tmp_path, [envelope("d", 1)], "changes: debezium", DEBEZIUM)
 
 
+@pytest.mark.thorough
 def test_rows_with_a_condition_delete_and_new_columns_are_added(
     spark: SparkSession, tmp_path: Path
 ) -> None:

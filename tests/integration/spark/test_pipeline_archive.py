@@ -71,6 +71,7 @@ def test_a_batch_that_is_run_again_is_in_the_table_once(
     assert not (tmp_path / "t" / STATE_FOLDER / "staging" / "q").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", ["first move", "second move", "state", "cleaning up"])
 def test_a_kill_at_any_moment_leaves_every_row_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
@@ -194,6 +195,7 @@ def rewrite(table: Path, partition: int, change: Callable[[list[Any]], list[Any]
     raise AssertionError(partition)
 
 
+@pytest.mark.thorough
 def test_the_archive_goes_on_where_it_was_and_the_audit_says_what_is_wrong(
     pipelines: Pipelines,
 ) -> None:
@@ -236,6 +238,7 @@ def test_the_archive_goes_on_where_it_was_and_the_audit_says_what_is_wrong(
     ]
 
 
+@pytest.mark.thorough
 def test_a_replay_keeps_order_keys_headers_and_times(pipelines: Pipelines) -> None:
     create_topic(pipelines.bootstrap, "first", 2)
     create_topic(pipelines.bootstrap, "again", 2)
@@ -264,6 +267,7 @@ def test_a_replay_keeps_order_keys_headers_and_times(pipelines: Pipelines) -> No
         assert order == sorted(order)
 
 
+@pytest.mark.thorough
 def test_a_topic_that_was_created_again_stops_the_archive_with_a_clear_error(
     pipelines: Pipelines,
 ) -> None:

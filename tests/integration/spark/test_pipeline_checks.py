@@ -68,6 +68,7 @@ tests:
 """
 
 
+@pytest.mark.thorough
 def test_tests_of_a_pipeline_pass_and_fail_as_they_should(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -101,6 +102,7 @@ def running() -> Iterator[RunningBroker]:
         yield started
 
 
+@pytest.mark.thorough
 def test_a_preview_shows_each_step_and_leaves_nothing_behind(
     spark: SparkSession, running: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

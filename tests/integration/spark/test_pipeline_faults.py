@@ -112,6 +112,7 @@ dead_letters: {topic: readings.dlq}
 """
 
 
+@pytest.mark.thorough
 def test_fields_named_like_the_columns_of_the_source_leave_the_message_whole(
     pipelines: Pipelines,
 ) -> None:
@@ -164,6 +165,7 @@ sinks:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["complete", "update"])
 def test_a_console_over_a_stateful_view_goes_on_from_its_checkpoint(
     pipelines: Pipelines, mode: str
@@ -192,6 +194,7 @@ sinks:
 """
 
 
+@pytest.mark.thorough
 def test_a_stateful_batch_that_is_in_its_table_already_is_passed_over(
     pipelines: Pipelines,
 ) -> None:
@@ -247,6 +250,7 @@ sinks:
 """
 
 
+@pytest.mark.thorough
 def test_a_sink_that_fails_lets_the_others_come_to_their_end(pipelines: Pipelines) -> None:
     create_topic(pipelines.bootstrap, "two")
     produce(pipelines.bootstrap, "two", (b"%d" % number for number in range(10)))
@@ -258,6 +262,7 @@ def test_a_sink_that_fails_lets_the_others_come_to_their_end(pipelines: Pipeline
     assert pipelines.last_status("two").state is State.FAILED
 
 
+@pytest.mark.thorough
 def test_a_sink_that_fails_lets_the_others_go_on(pipelines: Pipelines) -> None:
     create_topic(pipelines.bootstrap, "endless-two")
     produce(pipelines.bootstrap, "endless-two", [b"0", b"1"])
@@ -310,6 +315,7 @@ sinks:
 """
 
 
+@pytest.mark.thorough
 def test_a_sink_that_fails_is_tried_again(pipelines: Pipelines) -> None:
     create_topic(pipelines.bootstrap, "again")
     produce(pipelines.bootstrap, "again", [b"0", b"1"])
@@ -386,6 +392,7 @@ sinks:
 """
 
 
+@pytest.mark.thorough
 def test_a_table_and_a_topic_that_are_gone_are_named_with_what_to_do(
     pipelines: Pipelines,
 ) -> None:

@@ -84,6 +84,7 @@ sinks:
 """
 
 
+@pytest.mark.thorough
 def test_a_reset_of_all_sinks_reads_everything_again_and_says_what_comes_twice(
     pipelines: Pipelines,
 ) -> None:
@@ -178,6 +179,7 @@ def admin_partitions(bootstrap: str, topic: str, count: int) -> None:
 CRASHED = PAIR.replace("pair", "crashed")
 
 
+@pytest.mark.thorough
 def test_the_next_run_carries_out_a_reset_that_was_interrupted(pipelines: Pipelines) -> None:
     create_topic(pipelines.bootstrap, "crashed")
     produce(pipelines.bootstrap, "crashed", [b"a"])

@@ -187,6 +187,7 @@ sinks:
 """
 
 
+@pytest.mark.thorough
 def test_an_exception_of_a_row_ends_the_run_and_is_reported(pipelines: Pipelines) -> None:
     text = COPY.replace("${from}", "stepped").replace("${by}", "topic")
     file = pipelines.write("copy.yml", text)
@@ -277,6 +278,7 @@ def _rows_out(pipelines: Pipelines) -> int | None:
     return sink.rows_out if sink is not None else None
 
 
+@pytest.mark.thorough
 def test_an_inspection_finds_what_is_in_the_logs(pipelines: Pipelines) -> None:
     lines = sample_lines()[:8000]
     create_topic(pipelines.bootstrap, "logs", 2)

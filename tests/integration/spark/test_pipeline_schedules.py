@@ -63,6 +63,7 @@ def rows_in(table: Path) -> int:
         return 0
 
 
+@pytest.mark.thorough
 def test_a_pipeline_whose_time_was_missed_runs_once_and_keeps_up_its_table(
     pipelines: Pipelines,
 ) -> None:
@@ -108,6 +109,7 @@ def test_a_pipeline_whose_time_was_missed_runs_once_and_keeps_up_its_table(
     assert noted["pipeline"] >= now_ms - HOUR_MS
 
 
+@pytest.mark.thorough
 def test_a_table_is_kept_up_while_its_stream_goes_on(pipelines: Pipelines) -> None:
     create_topic(pipelines.bootstrap, "streamed")
     produce(pipelines.bootstrap, "streamed", (b"%d" % number for number in range(6)))

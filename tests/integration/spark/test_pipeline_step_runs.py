@@ -170,6 +170,7 @@ def test_a_message_that_is_broken_or_changed_can_end_the_run(spark: SparkSession
         views.frames["parsed"].count()
 
 
+@pytest.mark.thorough
 def test_log_lines_and_avro_messages_become_columns(spark: SparkSession, tmp_path: Path) -> None:
     step = "  - {name: parsed, parse: records, format: log}\n"
     line = b"2026-01-01T08:00:00.123Z ERROR deliveries: van 7 has no driver"

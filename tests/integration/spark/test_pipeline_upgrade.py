@@ -78,6 +78,7 @@ sinks:
 """
 
 
+@pytest.mark.thorough
 def test_a_changed_state_is_refused_and_a_change_of_what_is_around_it_goes_on(
     pipelines: Pipelines,
 ) -> None:
@@ -138,6 +139,7 @@ def begun(pipelines: Pipelines, name: str) -> str:
     return text
 
 
+@pytest.mark.thorough
 def test_a_shared_read_whose_source_was_renamed_is_refused_and_nothing_comes_twice(
     pipelines: Pipelines,
 ) -> None:

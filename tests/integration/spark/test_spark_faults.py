@@ -144,6 +144,7 @@ def test_offsets_that_retention_has_deleted(
         assert len(archive.values()) == 10
 
 
+@pytest.mark.thorough
 def test_a_query_outlives_a_broker_that_is_away(spark: SparkSession, tmp_path: Path) -> None:
     with broker_process(tmp_path / "data") as process:
         create_topic(process.bootstrap, "away")

@@ -86,6 +86,7 @@ def files_with(folder: Path, secret: str) -> list[Path]:
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_literal", [False, True], ids=["by reference", "written out"])
 def test_batches_and_streams_are_read_and_written(
     spark: SparkSession,
@@ -124,6 +125,7 @@ def test_batches_and_streams_are_read_and_written(
     assert files_with(checkpoint, secret) == []
 
 
+@pytest.mark.thorough
 def test_a_pipeline_runs_with_secrets_by_reference(
     spark: SparkSession, running: SecuredBroker, options: dict[str, str], tmp_path: Path
 ) -> None:

@@ -136,6 +136,7 @@ def test_the_ledger_knows_the_batches_of_each_task_of_each_query(running: Runnin
     assert not Ledger(running.bootstrap, "query-b", 0).is_done(0)
 
 
+@pytest.mark.thorough
 def test_the_ledger_is_no_group_and_no_lag(running: RunningBroker) -> None:
     ensure_ledger(running.bootstrap)
     for task in range(20):

@@ -232,6 +232,7 @@ def _lags(topics: Topics, group: str, capsys: pytest.CaptureFixture[str]) -> dic
     return {each["partition"]: each["lag"] for each in described["offsets"]}
 
 
+@pytest.mark.thorough
 def test_a_replayed_micro_batch_writes_nothing_twice(topics: Topics, tmp_path: Path) -> None:
     create_topic(topics.bootstrap, "source", 2)
     create_topic(topics.bootstrap, "target", 1)
@@ -308,6 +309,7 @@ def test_a_bad_option_is_a_clear_error(topics: Topics, options: dict[str, str], 
         topics.read(**options).count()
 
 
+@pytest.mark.thorough
 def test_rows_that_cannot_be_written_are_refused(topics: Topics) -> None:
     rows = topics.spark.range(3).selectExpr("cast(id as string) as value")
     for bad, options, words in [

@@ -212,6 +212,7 @@ STEPS = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_queries_see_each_offset_once_while_topic_and_archive_move(
     spark: SparkSession, running: RunningBroker, tmp_path: Path
 ) -> None:

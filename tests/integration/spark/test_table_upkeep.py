@@ -105,6 +105,7 @@ def test_a_batch_that_another_batch_overtakes_is_committed_again_and_once(
     assert data_files(path) == {each.path for each in one.log.snapshot().files.values()}
 
 
+@pytest.mark.thorough
 def test_a_merge_that_an_upkeep_overtakes_is_made_again_and_the_upkeep_leaves_what_is_ours(
     session: SparkSession, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from confluent_kafka.admin import AdminClient
 from tests.certificates import STORE_PASSWORD
 from tls_brokers import Secured, listeners
@@ -25,6 +26,7 @@ def zhumq(*words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.thorough
 def test_a_broker_that_cannot_serve_says_why_in_one_line(tmp_path: Path) -> None:
     secured = Secured(tmp_path)
     expired = secured.authority.issue("old", valid_from_days=-9, valid_days=-1)

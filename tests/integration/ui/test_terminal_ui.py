@@ -102,6 +102,7 @@ def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
     consumer.close()
 
 
+@pytest.mark.thorough
 def test_topics_groups_partitions_and_brokers_are_shown_and_stay_fresh(
     running: RunningBroker,
 ) -> None:
@@ -191,6 +192,7 @@ def test_names_and_messages_are_shown_as_text_whatever_they_contain(running: Run
     run(running.bootstrap, scenario)
 
 
+@pytest.mark.thorough
 def test_the_tail_follows_a_topic_in_bounded_memory(running: RunningBroker) -> None:
     with zhumq.Admin(running.bootstrap) as admin:
         admin.create_topic("busy", partitions=1)
@@ -228,6 +230,7 @@ def test_the_tail_follows_a_topic_in_bounded_memory(running: RunningBroker) -> N
         run(running.bootstrap, scenario)
 
 
+@pytest.mark.thorough
 def test_a_broker_that_is_away_is_reported_and_found_again(tmp_path: Path) -> None:
     with broker(data_dir=tmp_path) as first:
         bootstrap = first.bootstrap

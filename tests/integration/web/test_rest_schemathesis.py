@@ -55,6 +55,7 @@ def url() -> Iterator[str]:
 
 
 # Not by `schema.parametrize`: its tests have one id between them, of which xdist runs one.
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=str)
 @pytest.mark.parametrize("row", ROUTES, ids=lambda row: f"{row.method} {row.path}")
 def test_every_request_is_answered_as_described(

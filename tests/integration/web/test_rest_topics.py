@@ -405,6 +405,7 @@ def test_streams_of_events_are_bounded_and_a_closed_one_makes_room(api: httpx.Cl
         assert time.monotonic() < deadline
 
 
+@pytest.mark.thorough
 def test_clients_that_send_no_request_are_disconnected(url: str, api: httpx.Client) -> None:
     address = urlsplit(url)
     with contextlib.ExitStack() as connections:

@@ -71,6 +71,7 @@ def test_the_api_ends_when_its_broker_is_killed(tmp_path: Path) -> None:
         wait_until_refused(url)
 
 
+@pytest.mark.thorough
 def test_a_dead_broker_is_answered_soon_and_a_restarted_one_is_found(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path)
     broker.start()

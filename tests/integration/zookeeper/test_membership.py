@@ -123,6 +123,7 @@ def test_a_broker_whose_session_expired_registers_again_with_a_higher_epoch(chro
     asyncio.run(scenario())
 
 
+@pytest.mark.thorough
 def test_a_session_without_answers_is_suspended_then_lost_then_connected_again() -> None:
     async def scenario(zookeeper: DevZookeeper) -> None:
         (node,) = zookeeper.nodes
@@ -151,6 +152,7 @@ def test_a_session_without_answers_is_suspended_then_lost_then_connected_again()
         asyncio.run(scenario(zookeeper))
 
 
+@pytest.mark.thorough
 def test_proposals_continue_when_the_leader_of_the_ensemble_is_killed() -> None:
     async def scenario(zookeeper: DevZookeeper) -> None:
         ensemble = f"{zookeeper.connect}/cluster"
@@ -187,6 +189,7 @@ def test_proposals_continue_when_the_leader_of_the_ensemble_is_killed() -> None:
         asyncio.run(scenario(zookeeper))
 
 
+@pytest.mark.thorough
 def test_a_proposal_without_an_ensemble_ends_with_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

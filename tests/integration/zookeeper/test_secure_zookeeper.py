@@ -66,6 +66,7 @@ def refusal(kind: type[ZhumqError], connect: str, security: EnsembleSecurity) ->
     return message
 
 
+@pytest.mark.thorough
 def test_stores_work_over_tls_and_through_a_restart_of_the_server(
     ensemble: SecureEnsemble, path: str
 ) -> None:
@@ -322,6 +323,7 @@ def open_nodes_at_once(ensemble: SecureEnsemble, nodes: list[str]) -> list[str]:
         return [node for node, result in results if result.successful()]
 
 
+@pytest.mark.thorough
 def test_a_running_broker_without_the_credentials_logs_one_line_and_recovers(
     ensemble: SecureEnsemble, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -153,6 +153,7 @@ async def keep_changing(cluster: Cluster, stop: asyncio.Event, done: list[str]) 
 
 
 # kazoo ends its thread at an answer out of order; the store then restarts it (cluster/zookeeper_client.py).
+@pytest.mark.thorough
 @pytest.mark.filterwarnings(
     r"ignore:Exception in thread Thread-\d+ \(zk_loop\):pytest.PytestUnhandledThreadExceptionWarning"
 )

@@ -48,6 +48,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("nodes", "stop"), [(1, signal.SIGTERM), (3, signal.SIGINT)])
 def test_it_prints_when_it_is_ready_and_stops_every_server(
     tmp_path: Path, nodes: int, stop: signal.Signals
