@@ -19,6 +19,7 @@ from zhumq.push.sessions import Sessions
 from zhumq.push.settings import PushSettings
 from zhumq.push.throttle import DeliveryQuotas, PrepareQuotas
 from zhumq.push.unread import UnreadFrames
+from zhumq.share.push_session import PushSession
 
 if TYPE_CHECKING:
     from zhumq.push.half_stream import HalfStream
@@ -57,7 +58,7 @@ class PushServices:
         self.prepare_quotas = prepare_quotas
         self.explain_retention = explain_retention
         self.caller_of = caller_of
-        self.sessions = Sessions(deliveries, clock, settings.session)
+        self.sessions = Sessions(deliveries, clock, settings.session, delivers=self.delivers)
         self.topic_ids = _StoreTopicIds(store)
         self.endings = Endings()
         self.unread = UnreadFrames(time.monotonic)
@@ -88,6 +89,16 @@ class PushServices:
         """Whether this broker leads the partition, and so delivers it."""
         state = self.image.partition(place)
         return state is not None and self.image.leader_of(state) == self.broker_id
+
+    def delivers(self, session: PushSession) -> bool:
+        """Whether this broker leads one of the session's partitions."""
+        topics = (self.image.topics.get(name) for name in session.topic.split(","))
+        return any(
+            self.leads(TopicPartition(topic.name, partition))
+            for topic in topics
+            if topic is not None
+            for partition in session.partitions or range(len(topic.partitions))
+        )
 
     def exists(self, place: TopicPartition) -> bool:
         return self.image.partition(place) is not None

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -75,20 +75,34 @@ class Sessions:
     """The sessions of this broker's consumers. Only sessions that are not active are persisted:
     an active one has no state beyond its group's position."""
 
-    def __init__(self, deliveries: Deliveries, clock: Clock, policy: SessionPolicy) -> None:
+    def __init__(
+        self,
+        deliveries: Deliveries,
+        clock: Clock,
+        policy: SessionPolicy,
+        *,
+        delivers: Callable[[PushSession], bool],
+    ) -> None:
         self._deliveries = deliveries
         self._clock = clock
         self._policy = policy
+        # Whether this broker leads a partition of the session. Its consumer has no reason to return to another one.
+        self._delivers = delivers
         self.streams: set[LiveStream] = set()
         # Sessions that wait for their consumer to come back, each with its timer.
         self._absent: dict[SessionKey, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a disconnected consumer is waited for."""
+        return bool(self._absent or self._tasks)
+
     async def restore(self) -> None:
         """After a start: resume the timers of sessions that wait for a reconnect."""
         for session in await self._deliveries.sessions():
             if session.state is SessionState.RETRYING and self._stream_of(session) is None:
-                self._wait_for(session)
+                self._wait_for(session, is_saved=True)
 
     async def find(self, group: str, consumer: str) -> PushSession | None:
         """The persisted session, if there is one."""
@@ -117,7 +131,7 @@ class Sessions:
         """Wait for a consumer whose connection broke while it held messages, then park its session."""
         if session.state is SessionState.PARKED:
             return
-        self._spawn(self._count_absence(session))
+        self._spawn(self._count_absence(session, is_saved=False))
 
     async def resume(self, group: str, consumer: str) -> PushSession | None:
         """Resume a session, as `zhumq session resume` asks. None: this broker has no such session."""
@@ -153,30 +167,51 @@ class Sessions:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _count_absence(self, session: PushSession) -> None:
-        """Count one more wait in which the consumer did not reconnect."""
-        if self._stream_of(session) is not None:
-            return  # It has reconnected.
+    async def _count_absence(self, session: PushSession, *, is_saved: bool) -> None:
+        """Count one more wait in which the consumer did not reconnect. `is_saved`: this broker has saved the session
+        as it is here."""
+        try:
+            if not await self._is_absent(session, is_saved=is_saved):
+                return
+        except BrokerError as error:
+            logger.warning("%s could not be read: %s", _name(session), error)
+            self._wait_for(session, is_saved=is_saved, delay_s=RELOAD_SECONDS)
+            return
         updated = unanswered(session, "disconnected", self._policy, self._clock.now_ms())
         try:
             await self.save(updated)
+            is_saved = True
         except BrokerError as error:
-            logger.warning(
-                "session %s of group %s could not be saved: %s",
-                session.consumer,
-                session.group,
-                error,
-            )
-        logger.info("session %s of group %s is %s", updated.consumer, updated.group, updated.state)
+            logger.warning("%s could not be saved: %s", _name(session), error)
+            is_saved = False
+        logger.info("%s is %s", _name(updated), updated.state)
         if updated.state is SessionState.RETRYING:
-            self._wait_for(updated)
+            self._wait_for(updated, is_saved=is_saved)
 
-    def _wait_for(self, session: PushSession) -> None:
-        delay_s = max(session.retry_at_ms - self._clock.now_ms(), 0) / 1000
+    async def _is_absent(self, session: PushSession, *, is_saved: bool) -> bool:
+        """Whether the consumer is still missing here. It may have gone on at another broker, which then has changed
+        the saved session, or leads the partitions now: parking it would refuse it there."""
+        if self._stream_of(session) is not None:
+            return False
+        saved = await self.find(session.group, session.consumer) if is_saved else None
+        if is_saved and (saved is None or _progress(saved) != _progress(session)):
+            return False
+        if not self._delivers(session):
+            if saved is not None:
+                await self.save(ended(saved, self._clock.now_ms()))
+            return False
+        return self._stream_of(session) is None
+
+    def _wait_for(
+        self, session: PushSession, *, is_saved: bool, delay_s: float | None = None
+    ) -> None:
+        """Count again when the session's time has come, or after `delay_s`."""
+        if delay_s is None:
+            delay_s = max(session.retry_at_ms - self._clock.now_ms(), 0) / 1000
 
         def due() -> None:
             self._absent.pop(_key(session), None)
-            self._spawn(self._count_absence(session))
+            self._spawn(self._count_absence(session, is_saved=is_saved))
 
         self._absent[_key(session)] = asyncio.get_running_loop().call_later(delay_s, due)
 
@@ -199,3 +234,12 @@ def reconnected(session: PushSession | None, fresh: PushSession, now_ms: int) ->
 
 def _key(session: PushSession) -> SessionKey:
     return session.group, session.consumer
+
+
+def _progress(session: PushSession) -> tuple[SessionState, int, int]:
+    """How far a session's retries are."""
+    return session.state, session.retries, session.retry_at_ms
+
+
+def _name(session: PushSession) -> str:
+    return f"session {session.consumer} of group {session.group}"

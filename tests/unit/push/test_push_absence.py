@@ -1,0 +1,112 @@
+"""A consumer whose connection broke is parked after its retries, but never by a broker that it has left for another."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from zhumq.host.clock import SystemClock
+from zhumq.model.errors import CoordinatorNotAvailable
+from zhumq.push.sessions import Sessions
+from zhumq.share.push_session import PushSession, SessionPolicy, SessionState
+from zhumq.share.subscription import SubscriptionMode
+
+POLICY = SessionPolicy(retries_max=2, backoff_ms=20)
+SESSION = PushSession(group="g", consumer="c", topic="t", mode=SubscriptionMode.PSB)
+
+
+class KeptSessions:
+    """The persisted sessions, and every state that was saved."""
+
+    def __init__(self) -> None:
+        self.by_consumer: dict[str, PushSession] = {}
+        self.saved: list[SessionState] = []
+        self.failures = 0
+        self.on_saved: Callable[[PushSession], None] = lambda _: None
+
+    async def save_session(self, session: PushSession) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise CoordinatorNotAvailable("the shard is moving")
+        self.saved.append(session.state)
+        self.by_consumer.pop(session.consumer, None)
+        if session.state is not SessionState.ENDED:
+            self.by_consumer[session.consumer] = session
+        self.on_saved(session)
+
+    async def sessions(self, group: str | None = None) -> list[PushSession]:
+        return [each for each in self.by_consumer.values() if group in (None, each.group)]
+
+
+def absent(
+    kept: KeptSessions, *, delivers: bool = True, expected: list[SessionState]
+) -> PushSession | None:
+    """The persisted session once these states were saved and no timer is left."""
+
+    async def scenario() -> PushSession | None:
+        deliveries: Any = kept
+        sessions = Sessions(deliveries, SystemClock(), POLICY, delivers=lambda _: delivers)
+        sessions.on_disconnected(SESSION)
+        async with asyncio.timeout(10):
+            while kept.saved != expected or sessions.is_waiting:
+                await asyncio.sleep(0.001)
+        await sessions.close()
+        return kept.by_consumer.get("c")
+
+    return asyncio.run(scenario())
+
+
+RETRYING, PARKED, ENDED = SessionState.RETRYING, SessionState.PARKED, SessionState.ENDED
+
+
+def test_it_is_parked_after_the_last_retry() -> None:
+    session = absent(KeptSessions(), expected=[RETRYING, RETRYING, PARKED])
+    assert session is not None
+    assert session.reason == "disconnected"
+
+
+def test_a_broker_that_leads_none_of_its_partitions_counts_nothing() -> None:
+    assert absent(KeptSessions(), delivers=False, expected=[]) is None
+
+
+@pytest.mark.parametrize("elsewhere", ["active", "retrying"])
+def test_a_consumer_that_went_on_at_another_broker_is_left_to_that_one(elsewhere: str) -> None:
+    kept = KeptSessions()
+    theirs = replace(SESSION, state=RETRYING, retries=1, retry_at_ms=1)
+
+    def other_broker_saves(_: PushSession) -> None:
+        kept.by_consumer = {} if elsewhere == "active" else {"c": theirs}
+
+    kept.on_saved = other_broker_saves
+    assert absent(kept, expected=[RETRYING]) == (None if elsewhere == "active" else theirs)
+
+
+def test_a_session_that_could_not_be_saved_is_counted_on() -> None:
+    kept = KeptSessions()
+    kept.failures = 1
+    session = absent(kept, expected=[RETRYING, PARKED])
+    assert session is not None
+
+
+def test_the_leadership_may_go_while_it_waits() -> None:
+    kept = KeptSessions()
+
+    async def scenario() -> None:
+        leads = True
+        deliveries: Any = kept
+        sessions = Sessions(deliveries, SystemClock(), POLICY, delivers=lambda _: leads)
+
+        def leave(_: PushSession) -> None:
+            nonlocal leads
+            leads = False
+
+        kept.on_saved = leave
+        sessions.on_disconnected(SESSION)
+        async with asyncio.timeout(10):
+            while kept.saved != [RETRYING, ENDED] or sessions.is_waiting:
+                await asyncio.sleep(0.001)
+
+    asyncio.run(scenario())
+    assert not kept.by_consumer
