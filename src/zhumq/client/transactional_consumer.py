@@ -51,8 +51,9 @@ class TransactionalConsumer:
         security: Security = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """`start` is where a group without a position begins. `security` is a ClientSecurity, or settings with Kafka's
-        names. `settings` are librdkafka's."""
+        """`start` is where a group without a position begins; one whose position is no longer in the log reads on from
+        the oldest message that is. `security` is a ClientSecurity, or settings with Kafka's names. `settings` are
+        librdkafka's."""
         if start not in ("earliest", "latest"):
             raise ValueError(f"start is earliest or latest, not {start!r}")
         secured = as_security(security)
@@ -62,7 +63,8 @@ class TransactionalConsumer:
             | {
                 "group.id": group,
                 "group.protocol": "consumer",
-                "auto.offset.reset": start,
+                # Where librdkafka begins by a mistake of its own: before the position, where it is noticed.
+                "auto.offset.reset": "earliest",
                 "fetch.queue.backoff.ms": 5,
             }
             | dict(settings or {})
@@ -80,6 +82,9 @@ class TransactionalConsumer:
         # assigned meanwhile (rd_kafka_assignment_apply_offsets). So messages of unplaced partitions are dropped.
         self._unplaced: dict[TopicPartition, int] = {}
         self._placed_at = 0.0
+        # Where the others were placed. librdkafka may begin elsewhere after a successful seek: its own lookup of the
+        # position ended later.
+        self._placed: dict[TopicPartition, int] = {}
         # Taken before the messages: a generation that is older than theirs is refused, a newer one would be accepted.
         self._metadata = GroupMetadata(group=group)
         # Of the messages that the program got since the last transaction: the first offset, and the next one.
@@ -212,6 +217,7 @@ class TransactionalConsumer:
                     raise
                 continue  # It was assigned just now, and is not being read yet.
             del self._unplaced[place]
+            self._placed[place] = offset
         self._placed_at = time.monotonic()
 
     def _receive(self, messages: Sequence[Any]) -> list[Task]:
@@ -220,8 +226,14 @@ class TransactionalConsumer:
             error = message.error()
             if error is None:
                 task = task_of(message)
-                if (task.topic, task.partition) not in self._unplaced:
-                    found.append(task)
+                place = TopicPartition(task.topic, task.partition)
+                if place in self._unplaced:
+                    continue
+                if task.offset < self._placed.get(place, 0):
+                    self._unplaced[place] = self._placed.pop(place)
+                    self._placed_at = 0.0
+                    continue
+                found.append(task)
             elif not is_transient(error):
                 text = f"cannot read {message.topic()!r}: {error.str()}"
                 raise RequestFailed(self._waiting.explain(text))
@@ -241,4 +253,5 @@ class TransactionalConsumer:
         revoked = {TopicPartition(place.topic, place.partition) for place in places}
         for place in revoked:
             self._unplaced.pop(place, None)
+            self._placed.pop(place, None)
         self.has_lost |= not revoked.isdisjoint(self._next)

@@ -26,10 +26,12 @@ from zhumq.metadata.leadership import (
     InSyncRequest,
     LogEnds,
     PolicyOf,
+    Resignation,
     existing_partition,
     in_batches,
     partitions_without_leader,
     plan_election_results,
+    plan_resignations,
 )
 from zhumq.model.errors import BrokerError, ZhumqError
 from zhumq.model.ids import BrokerId, LeaderEpoch, TopicPartition
@@ -40,7 +42,7 @@ logger = logging.getLogger(__name__)
 GATHER_SECONDS: Final = 0.005
 RETRY_SECONDS: Final = 0.2
 
-_Request: TypeAlias = ElectionResult | InSyncProposal | LeadershipDeclined
+_Request: TypeAlias = ElectionResult | Resignation | InSyncProposal | LeadershipDeclined
 
 
 class _NothingToWrite(ZhumqError):
@@ -93,6 +95,11 @@ class AlterPartitionWriter:
         """The replicas of a raft partition elected this broker as leader."""
         result = ElectionResult(leader=self._broker_id, leader_epoch=LeaderEpoch(leader_epoch))
         self._add_request(topic_partition, result)
+
+    def resigned(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """This broker led a raft partition in this epoch, and nobody leads it now."""
+        resignation = Resignation(leader=self._broker_id, leader_epoch=LeaderEpoch(leader_epoch))
+        self._add_request(topic_partition, resignation)
 
     def propose_in_sync(self, topic_partition: TopicPartition, proposal: InSyncProposal) -> None:
         """The leader of a fetch partition requests another in-sync set."""
@@ -221,9 +228,13 @@ class AlterPartitionWriter:
         """The changes that the requests make to this image, at most one per partition."""
         changes: list[Change] = []
         results: dict[TopicPartition, ElectionResult] = {}
+        resignations: dict[TopicPartition, Resignation] = {}
         for name, request in batch.requests.items():
             if isinstance(request, ElectionResult):
                 results[name] = request
+                continue
+            if isinstance(request, Resignation):
+                resignations[name] = request
                 continue
             try:
                 change = self._change(image, name, request, batch.log_ends)
@@ -232,7 +243,11 @@ class AlterPartitionWriter:
                 continue
             if change is not None:
                 changes.append(change)
-        return [*changes, *plan_election_results(image, results)]
+        return [
+            *changes,
+            *plan_election_results(image, results),
+            *plan_resignations(image, resignations),
+        ]
 
     def _change(
         self,

@@ -80,6 +80,14 @@ class ElectionResult:
     leader_epoch: LeaderEpoch
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resignation:
+    """A raft leader has lost the contact with a majority, and no other leader is elected."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+
+
 def plan_membership(
     image: ClusterImage,
     live: Collection[BrokerId],
@@ -297,6 +305,29 @@ def plan_election_results(
             with_leader(state, broker, state.replicas), leader_epoch=result.leader_epoch
         )
         changes.append(changed_partition(topic_partition, changed))
+    return changes
+
+
+def plan_resignations(
+    image: ClusterImage, resignations: Mapping[TopicPartition, Resignation]
+) -> list[PartitionChanged]:
+    """Record that partitions have no leader. What another election has overtaken is dropped."""
+    changes = []
+    for topic_partition, resigned in resignations.items():
+        state = image.partition(topic_partition)
+        if (
+            state is not None
+            and state.mode is Mode.RAFT
+            and (state.leader, state.leader_epoch) == (resigned.leader, resigned.leader_epoch)
+        ):
+            # The same epoch: the next one is that of the next election.
+            unled = replace(
+                state,
+                leader=NO_BROKER,
+                leader_broker_epoch=0,
+                partition_epoch=state.partition_epoch + 1,
+            )
+            changes.append(changed_partition(topic_partition, unled))
     return changes
 
 

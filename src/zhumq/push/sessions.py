@@ -50,6 +50,10 @@ class LiveStream(Protocol):
     def session(self) -> PushSession: ...
 
     @property
+    def settled_session(self) -> PushSession:
+        """The session as it was last saved: what a broker that restarts now would know."""
+
+    @property
     def traffic(self) -> Traffic: ...
 
     def end(self, why: Refusal) -> None:
@@ -156,7 +160,7 @@ class Sessions:
             found[_key(session)] = (session, None)
         for stream in self.streams:
             if not group or stream.session.group == group:
-                found[_key(stream.session)] = (stream.session, stream)
+                found[_key(stream.session)] = (stream.settled_session, stream)
         return list(found.values())
 
     async def close(self) -> None:

@@ -46,6 +46,7 @@ class Stream:
         self._ack_deadlines = AckDeadlines(
             accepted.session, services.settings, services.clock.monotonic_ms()
         )
+        self._settled_session = accepted.session
         self._credit = accepted.credits
         self._paused = False
         self._wake = asyncio.Event()
@@ -91,6 +92,10 @@ class Stream:
     @property
     def session(self) -> PushSession:
         return self._ack_deadlines.session
+
+    @property
+    def settled_session(self) -> PushSession:
+        return self._settled_session
 
     @property
     def traffic(self) -> Traffic:
@@ -380,12 +385,13 @@ class Stream:
         self._wake.set()
 
     async def _save(self) -> None:
-        if not self._accepted.durable:
-            return
-        try:
-            await self._services.sessions.save(self.session)
-        except BrokerError as error:
-            logger.warning("session %s could not be saved: %s", self.session.consumer, error)
+        session = self.session
+        if self._accepted.durable:
+            try:
+                await self._services.sessions.save(session)
+            except BrokerError as error:
+                logger.warning("session %s could not be saved: %s", session.consumer, error)
+        self._settled_session = session
 
     # Closing
 

@@ -15,6 +15,9 @@ class ControllerRequests(Protocol):
     def elected(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
         """The replicas elected this broker leader: publish it in the metadata."""
 
+    def resigned(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """This broker led in this epoch, and nobody leads now: publish it in the metadata."""
+
     def propose_in_sync(self, topic_partition: TopicPartition, proposal: InSyncProposal) -> None:
         """The leader proposes another in-sync set."""
 
@@ -31,6 +34,9 @@ class EmbeddedController:
     """The controller of a single node: the embedded store names its only broker the leader of everything."""
 
     def elected(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """No effect: the store's partitions are in fetch mode."""
+
+    def resigned(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
         """No effect: the store's partitions are in fetch mode."""
 
     def propose_in_sync(self, topic_partition: TopicPartition, proposal: InSyncProposal) -> None:

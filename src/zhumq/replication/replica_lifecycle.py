@@ -314,11 +314,13 @@ class ReplicaLifecycle:
                 "leads" if leads else "does not lead",
                 leader_epoch,
             )
-        if leads and partition is not None:
-            self._unpublished.add(topic_partition)
-            self._publish_one(partition)
-        else:
+        if partition is None:
             self._unpublished.discard(topic_partition)
+        else:
+            self._unpublished.add(topic_partition)
+            if leads:
+                self._publish_one(partition)
+            # The next leader is most likely elected, and published, before the next tick.
         self._on_leadership(topic_partition, leads, leader_epoch)
 
     def _publish(self) -> None:
@@ -330,23 +332,21 @@ class ReplicaLifecycle:
                 self._publish_one(partition)
 
     def _publish_one(self, partition: Partition) -> None:
-        """Publish a raft leader: in raft mode the replicas elect it, and the metadata follows."""
+        """Publish the leader of a raft partition, or that it has none: the replicas elect it, and the metadata follows."""
         topic_partition = partition.topic_partition
         state = self._state_of(partition)
         core = partition.driver.core
-        if (
-            state is None
-            or not partition.leads
-            or core.quorum_state.mode is Mode.FETCH
-            or (
-                state.leader == self._broker_id
-                and state.leader_epoch == core.epoch
-                and state.leader_broker_epoch == self._broker_epoch
-            )
-        ):
+        requests = self._replication.controller_requests
+        if state is None or core.quorum_state.mode is Mode.FETCH:
             self._unpublished.discard(topic_partition)
-        else:
-            self._replication.controller_requests.elected(topic_partition, core.epoch)
+            return
+        is_named = _is_named_in(state, self._broker_id, self._broker_epoch)
+        if partition.leads and not (is_named and state.leader_epoch == core.epoch):
+            requests.elected(topic_partition, core.epoch)
+        elif partition.leads or not is_named:
+            self._unpublished.discard(topic_partition)
+        elif core.leader_id is None:
+            requests.resigned(topic_partition, state.leader_epoch)
 
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
@@ -382,7 +382,7 @@ class ReplicaLifecycle:
         return LogEnd(LeaderEpoch(last_epoch), Offset(end_offset))
 
 
-def _is_named_in(state: PartitionState, broker_id: BrokerId, broker_epoch: int) -> bool:
+def _is_named_in(state: PartitionState, broker_id: BrokerId, broker_epoch: int | None) -> bool:
     return state.leader == broker_id and state.leader_broker_epoch == broker_epoch
 
 

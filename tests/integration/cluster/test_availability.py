@@ -58,7 +58,7 @@ def situation(
     if found.goes_on and gone:
         cluster.wait_for_leader(topic, other_than=leader)
     elif gone:
-        # The two that were left for a moment may have elected one of them.
+        # The two that were left for a moment may have elected one of them, which resigns.
         wait_for(lambda: cluster.leader_of(topic) is None or None, "no leader", WAIT_SECONDS)
     yield found
     cluster.restart(*gone)
@@ -97,3 +97,21 @@ def test_acks_0_and_1_go_on_where_a_replica_leads(situation: Situation, acks: in
     if acks == 1:
         assert offset is not None
         assert offset >= COMMITTED
+
+
+def test_a_leader_that_loses_its_majority_is_no_longer_named(
+    shared_cluster: ClusterProcesses,
+) -> None:
+    cluster, topic = shared_cluster, f"outvoted-{uuid.uuid4().hex[:6]}"
+    create_committed(cluster, topic, "raft")
+    first = cluster.wait_for_leader(topic)
+    cluster.kill(first)
+    second = cluster.wait_for_leader(topic, other_than=first)
+    (third,) = set(cluster.brokers) - {first, second}
+    cluster.kill(third)
+    cluster.wait_for_brokers({second})
+    # It is alive and was elected, but by now it can commit nothing: operators and clients have to see that.
+    wait_for(lambda: cluster.leader_of(topic) is None or None, "no leader", WAIT_SECONDS)
+    cluster.restart(first, third)
+    cluster.wait_for_leader(topic)
+    assert send(cluster, topic, -1, "again")[0] is None

@@ -28,6 +28,7 @@ from zhumq.metadata.leadership import (
     ElectionResult,
     LogEnds,
     PolicyOf,
+    Resignation,
     elect_preferred,
     elect_unclean,
     in_batches,
@@ -35,6 +36,7 @@ from zhumq.metadata.leadership import (
     plan_election_results,
     plan_membership,
     plan_preferred_leaders,
+    plan_resignations,
 )
 from zhumq.metadata.reassignment import change_in_sync
 from zhumq.model.cluster_errors import (
@@ -156,6 +158,35 @@ def test_election_results_are_recorded_in_the_order_of_their_epochs() -> None:
         assert plan_election_results(known, {T0: late}) == []
     assert plan_election_results(known, {TopicPartition("gone", 0): vote}) == []
     assert plan_election_results(cluster(partition([1, 2, 3])), {T0: vote}) == []
+
+
+def test_a_leader_that_has_resigned_is_replaced_by_none_until_the_next_election() -> None:
+    image = cluster(partition([1, 2, 3], mode=Mode.RAFT))
+    before = image.topics["t"].partitions[0]
+    resigned = Resignation(leader=before.leader, leader_epoch=before.leader_epoch)
+    (change,) = plan_resignations(image, {T0: resigned})
+    known = apply_changes(image, [change])
+    after = known.topics["t"].partitions[0]
+    assert known.leader_of(after) == NO_BROKER
+    assert (after.leader_epoch, after.in_sync) == (before.leader_epoch, before.in_sync)
+    assert after.partition_epoch == before.partition_epoch + 1
+    # A result that it had sent before it resigned changes nothing any more; the next one does.
+    late = ElectionResult(leader=before.leader, leader_epoch=before.leader_epoch)
+    assert plan_election_results(known, {T0: late}) == []
+    again = ElectionResult(leader=before.leader, leader_epoch=LeaderEpoch(before.leader_epoch + 1))
+    (change,) = plan_election_results(known, {T0: again})
+    assert change.state.leader == before.leader
+
+
+def test_a_resignation_that_an_election_has_overtaken_is_dropped() -> None:
+    image = cluster(partition([1, 2, 3], mode=Mode.RAFT))
+    state = image.topics["t"].partitions[0]
+    resigned = Resignation(leader=state.leader, leader_epoch=state.leader_epoch)
+    for leader, epoch in ((2, state.leader_epoch), (state.leader, state.leader_epoch - 1)):
+        late = Resignation(leader=BrokerId(leader), leader_epoch=LeaderEpoch(epoch))
+        assert plan_resignations(image, {T0: late}) == []
+    assert plan_resignations(image, {TopicPartition("gone", 0): resigned}) == []
+    assert plan_resignations(cluster(partition([1, 2, 3])), {T0: resigned}) == []
 
 
 def test_an_elected_leader_that_registered_again_is_recorded_in_its_epoch() -> None:
