@@ -115,6 +115,23 @@ def test_a_reset_is_previewed_then_done_and_the_group_deleted(
     problem(api.get(f"/groups/{topic}"), 404)
 
 
+def test_a_group_forgets_a_topic(page: Page, api: httpx.Client, topic: str) -> None:
+    other = f"{topic}-other"
+    for name in (topic, other):
+        create(api, name, partitions=1)
+        api.post(f"/groups/{topic}/reset", json={"topic": name, "to": "latest"}).raise_for_status()
+    page.goto(f"/groups/{topic}")
+    ready(page)
+    expect(row(page, other)).to_be_visible()
+    page.get_by_role("button", name="Forget a topic").click()
+    dialog(page).get_by_label("Topic", exact=True).fill(other)
+    dialog(page).get_by_role("button", name="Forget it").click()
+    noted(page, f"has forgotten {other}")
+    expect(row(page, other)).to_have_count(0)
+    left = api.get(f"/groups/{topic}").json()["offsets"]
+    assert [each["topic"] for each in left] == [topic]
+
+
 def test_the_filter_of_a_share_group_is_set(
     page: Page, api: httpx.Client, running: RunningBroker, topic: str
 ) -> None:

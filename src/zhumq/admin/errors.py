@@ -66,6 +66,10 @@ _KNOWN: Final[dict[str, tuple[type[AdminError], str]]] = {
     "TOPIC_ALREADY_EXISTS": (AlreadyExists, "it exists already: see `zhumq topic describe`"),
     "GROUP_ID_NOT_FOUND": (NotFound, "there is no such group: see `zhumq group list`"),
     "NON_EMPTY_GROUP": _HAS_MEMBERS,
+    "GROUP_SUBSCRIBED_TO_TOPIC": (
+        InUse,
+        "members of the group read the topic: stop its consumers first",
+    ),
     "UNKNOWN_MEMBER_ID": _HAS_MEMBERS,
     "MSG_SIZE_TOO_LARGE": (Refused, _TOO_LARGE),
     "INVALID_RECORD": (Refused, _INVALID_RECORD),

@@ -1,6 +1,6 @@
 """What a group's coordinator is asked: who its members are, what it has committed, to change that, to forget it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +29,10 @@ from zhumq.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponseGroup,
@@ -161,6 +165,32 @@ def commit_offsets(
     )
     for partition, code in codes.items():
         check(f"reset {group!r} in {topic} partition {partition}", code)
+
+
+def delete_offsets(
+    connection: ClusterConnection, group: str, topic: str, partitions: Sequence[int]
+) -> None:
+    """Delete the offsets of a group in partitions of a topic that no member reads."""
+    parts = [OffsetDeleteRequestPartition(partition_index=each) for each in partitions]
+    request = OffsetDeleteRequest(
+        group_id=group, topics=[OffsetDeleteRequestTopic(name=topic, partitions=parts)]
+    )
+
+    def ask(coordinator: Leader) -> OffsetDeleteResponse:
+        answer: OffsetDeleteResponse = _answer(
+            connection, coordinator, ApiKey.OFFSET_DELETE, request
+        )
+        return answer
+
+    _, answer = ask_coordinator(
+        connection, CoordinatorKind.GROUP, group, ask, code_of=_code_of_deletion, may_repeat=True
+    )
+    check(f"delete the offsets of {group!r} in {topic}", _code_of_deletion(answer))
+
+
+def _code_of_deletion(answer: OffsetDeleteResponse) -> int:
+    codes = [each.error_code for topic in answer.topics for each in topic.partitions]
+    return next(filter(None, [answer.error_code, *codes]), ErrorCode.NONE)
 
 
 def delete(connection: ClusterConnection, group: str) -> None:

@@ -142,7 +142,7 @@ def describe_groups(
         if isinstance(answer, AdminError):
             found[name] = answer
         elif answer.state is None and name not in subscriptions:
-            found[name] = NotFound(f"there is no group {name!r}", "see `zhumq group list`")
+            found[name] = _no_such_group(name)
         else:
             described[name] = answer
     committed: dict[str, Mapping[Place, int]] = {}
@@ -273,6 +273,32 @@ def reset_offsets(
         )
         for number in numbers
     ]
+
+
+def delete_offsets(connection: ClusterConnection, group: str, topic: str) -> list[int]:
+    """Delete a group's offsets in one topic, which may be deleted itself; the partitions that had one.
+
+    Raises NotFound, and InUse if members read the topic.
+    """
+    from zhumq.admin.group_requests import delete_offsets  # noqa: PLC0415 - as above
+
+    described = _describe(connection, [group])[group]
+    if isinstance(described, AdminError):
+        raise described
+    if described.state is None:
+        raise _no_such_group(group)
+    held = committed_offsets(connection, group)
+    partitions = sorted(partition for name, partition in held if name == topic)
+    if not partitions:
+        raise NotFound(
+            f"group {group!r} has no offsets in {topic!r}", f"see `zhumq group describe {group}`"
+        )
+    delete_offsets(connection, group, topic, partitions)
+    return partitions
+
+
+def _no_such_group(name: str) -> NotFound:
+    return NotFound(f"there is no group {name!r}", "see `zhumq group list`")
 
 
 def delete_group(connection: ClusterConnection, name: str) -> None:

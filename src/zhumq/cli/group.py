@@ -153,11 +153,24 @@ def delete(
         list[str],
         typer.Argument(metavar="GROUP...", help="The groups.", autocompletion=completion.groups),
     ],
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC",
+            help="Only their offsets in this topic; the groups stay.",
+            autocompletion=completion.topics,
+        ),
+    ] = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     security: SecurityOption = None,
 ) -> None:
-    """Delete groups with their offsets. Their consumers must be stopped."""
+    """Delete groups with their offsets, or their offsets in one topic. Consumers that read it must be stopped."""
     connection = connect(bootstrap, security)
     for group in groups:
-        admin.delete_group(connection, group)
-        print_note(f"deleted group {group}")
+        if topic is None:
+            admin.delete_group(connection, group)
+            print_note(f"deleted group {group}")
+        else:
+            partitions = admin.delete_offsets(connection, group, topic)
+            numbers = ", ".join(map(str, partitions))
+            print_note(f"deleted the offsets of group {group} in {topic}: partitions {numbers}")

@@ -97,7 +97,7 @@ class AlterPartitionWriter:
         self._add_request(topic_partition, result)
 
     def resigned(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        """This broker led a raft partition in this epoch, and nobody leads it now."""
+        """This broker led a raft partition in this epoch, and no broker leads it now."""
         resignation = Resignation(leader=self._broker_id, leader_epoch=LeaderEpoch(leader_epoch))
         self._add_request(topic_partition, resignation)
 

@@ -16,7 +16,7 @@ class ControllerRequests(Protocol):
         """The replicas elected this broker leader: publish it in the metadata."""
 
     def resigned(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        """This broker led in this epoch, and nobody leads now: publish it in the metadata."""
+        """This broker led in this epoch, and no broker leads now: publish it in the metadata."""
 
     def propose_in_sync(self, topic_partition: TopicPartition, proposal: InSyncProposal) -> None:
         """The leader proposes another in-sync set."""

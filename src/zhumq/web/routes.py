@@ -62,6 +62,7 @@ ROUTES: Final[tuple[Endpoint, ...]] = (
     endpoint("GET", "/group-lags", groups.list_lags),
     endpoint("GET", "/groups/{group}", groups.describe_group),
     endpoint("DELETE", "/groups/{group}", groups.delete_group),
+    endpoint("DELETE", "/groups/{group}/offsets/{topic}", groups.delete_offsets),
     endpoint("POST", "/groups/{group}/reset", groups.reset_group),
     endpoint("GET", "/groups/{group}/settings", groups.list_settings),
     endpoint("PATCH", "/groups/{group}/settings", groups.alter_settings),

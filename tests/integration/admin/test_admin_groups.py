@@ -17,7 +17,7 @@ from zhumq.admin.group_lags import GroupLag, group_lags, lag_of
 from zhumq.admin.groups import GroupOffset, GroupSummary, OffsetChange
 from zhumq.admin.offsets import Position, committed_offsets
 from zhumq.admin.topic_groups import names_of_topic_groups, topic_groups
-from zhumq.admin.topics import create_topic, describe_topic
+from zhumq.admin.topics import create_topic, delete_topic, describe_topic
 from zhumq.client.message import Message
 from zhumq.client.producer import Producer
 
@@ -81,6 +81,29 @@ def test_a_kafka_group_is_listed_described_reset_and_deleted(
     for operation in (groups.describe_group, groups.delete_group):
         with pytest.raises(NotFound, match="there is no"):
             operation(connection, topic)
+
+
+def test_a_group_forgets_a_topic_that_no_member_reads(
+    connection: ClusterConnection, topic: str
+) -> None:
+    fill(connection, topic)
+    other = f"{topic}-other"
+    create_topic(connection, other, partitions=2)
+    for name in (topic, other):
+        groups.reset_offsets(connection, topic, name, Position(offset=0))
+    with (
+        reading(connection, topic, None),
+        pytest.raises(InUse, match="members of the group read the topic"),
+    ):
+        groups.delete_offsets(connection, topic, topic)
+    assert set(committed_offsets(connection, topic)) == {(topic, 0), (other, 0), (other, 1)}
+    # Also of a topic that is gone.
+    delete_topic(connection, other)
+    assert groups.delete_offsets(connection, topic, topic) == [0]
+    with pytest.raises(NotFound, match="has no offsets in"):
+        groups.delete_offsets(connection, topic, topic)
+    with pytest.raises(NotFound, match="there is no"):
+        groups.delete_offsets(connection, f"{topic}-none", topic)
 
 
 def test_a_subscription_group_has_a_mode_a_claim_and_a_session(

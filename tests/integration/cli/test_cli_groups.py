@@ -82,6 +82,12 @@ def test_a_dry_run_moves_nothing(cli: Cli, topic: str, group: str) -> None:
     assert _committed(cli, group) == 2
 
 
+def test_a_group_forgets_one_topic(cli: Cli, topic: str, group: str) -> None:
+    cli.must("group", "delete", group, "--topic", topic)
+    refused = cli.fails("group", "delete", group, "--topic", topic)
+    assert "there is no group" in refused or "has no offsets in" in refused
+
+
 def test_a_deleted_group_is_gone(cli: Cli, group: str) -> None:
     cli.must("group", "delete", group)
     assert f"there is no group '{group}'" in cli.fails("group", "describe", group)

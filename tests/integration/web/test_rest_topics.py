@@ -282,6 +282,9 @@ def test_a_group_is_listed_shown_reset_and_deleted(
     assert done["changes"][0]["before"] == preview["changes"][0]["before"]
     (offset,) = api.get(path).json()["offsets"]
     assert (offset["committed"], offset["latest"], offset["lag"]) == (2, 3, 1)
+    assert api.delete(f"{path}/offsets/{topic}").status_code == 204
+    problem(api.delete(f"{path}/offsets/{topic}"), 404)
+    api.post(f"{path}/reset", json=reset).raise_for_status()
     listed = api.get("/groups", params={"search": group, "state": "empty"}).json()["items"]
     assert [each["group"] for each in listed] == [group]
     assert api.delete(path).status_code == 204

@@ -114,6 +114,11 @@ def reset_group(brokers: Brokers, group: GroupName, body: GroupReset) -> ResetRe
     return ResetResult(is_done=not body.dry_run, changes=changes)
 
 
+def delete_offsets(brokers: Brokers, group: GroupName, topic: TopicName) -> None:
+    """Delete a group's offsets in one topic, such as one that it no longer reads. Consumers that read it must be stopped."""
+    groups.delete_offsets(brokers.connection, group, topic)
+
+
 def delete_group(brokers: Brokers, group: GroupName) -> None:
     """Delete a group with its offsets. Its consumers must be stopped."""
     groups.delete_group(brokers.connection, group)

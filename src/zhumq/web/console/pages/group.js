@@ -63,6 +63,7 @@ export default function showGroup(page) {
       above: [['Groups', '/groups']],
       actions: [
         button('Reset offsets', () => resetOffsets(group, shown)),
+        button('Forget a topic', () => forgetTopic(group, shown)),
         button('Delete', () => deleteGroup(group, shown), { class: 'danger' }),
       ],
     }),
@@ -214,6 +215,28 @@ function effect({ before, after }) {
   if (before === null) return 'begins here';
   if (after === before) return 'no change';
   return after < before ? `reads ${plural(before - after, 'message')} again` : `skips ${plural(after - before, 'message')}`;
+}
+
+function forgetTopic(group, shown) {
+  const topics = [...new Set((shown?.offsets ?? []).map((each) => each.topic))];
+  openDialog({
+    title: `Let ${group} forget a topic`,
+    submit: 'Forget it',
+    isDanger: true,
+    body: [
+      consequences(
+        'The offsets of the group in the topic are deleted, and its lag there no longer counts. Those in other topics stay.',
+        'A consumer of the group that reads the topic again begins where its setting says: at the latest or the earliest message.',
+        'The broker refuses it while consumers of the group read the topic.',
+      ),
+      field({ name: 'topic', label: 'Topic', required: true, list: topics, value: topics.length === 1 ? topics[0] : '' }),
+    ],
+    run: async ({ topic }) => {
+      await change('DELETE', path`/groups/${group}/offsets/${topic}`);
+      return topic;
+    },
+    done: (topic) => `${group} has forgotten ${topic}.`,
+  });
 }
 
 function deleteGroup(group, shown) {
