@@ -131,10 +131,11 @@ class ClusterConnection:
             return self._admin.metadata()
 
     def broker_addresses(self) -> dict[int, str]:
-        """The brokers of the cluster, for requests to one of them."""
-        found: dict[int, Any] = self.metadata().brokers
+        """The brokers of the cluster, for requests to one of them. Without the topics, of which there may be many."""
+        found = self.ask("list brokers", AdminClient.describe_cluster).nodes
         return {
-            number: str(Address(each.host, each.port)) for number, each in sorted(found.items())
+            each.id: str(Address(each.host, each.port))
+            for each in sorted(found, key=lambda each: int(each.id))
         }
 
     def request(

@@ -1,9 +1,10 @@
 """The brokers that lead partitions: where requests about these partitions go."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import NotFound, Unavailable
+from zhumq.model.address import Address
 
 
 class Leader(NamedTuple):
@@ -20,7 +21,8 @@ def find_leaders(
 
     Raises NotFound, and Unavailable if the one partition that is asked for has no leader.
     """
-    metadata, addresses = connection.metadata(), connection.broker_addresses()
+    metadata = connection.metadata()
+    brokers: dict[int, Any] = metadata.brokers
     names = metadata.topics if topic is None else {topic: metadata.topics.get(topic)}
     leaders = {}
     for name, each in names.items():
@@ -30,9 +32,9 @@ def find_leaders(
         for index in indexes:
             if index not in each.partitions:
                 raise NotFound(f"{name!r} has no partition {index}")
-            leader = each.partitions[index].leader
-            if leader in addresses:
-                leaders[name, index] = Leader(leader, addresses[leader])
+            leader = brokers.get(each.partitions[index].leader)
+            if leader is not None:
+                leaders[name, index] = Leader(leader.id, str(Address(leader.host, leader.port)))
             elif partition is not None:
                 raise Unavailable(f"{name}-{index} has no leader")
     return leaders

@@ -47,7 +47,9 @@ def find_push_addresses(bootstrap: str, security: ClientSecurity = PLAINTEXT) ->
 
 
 def _push_addresses(admin: AdminClient, seconds: float) -> dict[int, str]:
-    brokers = sorted(admin.list_topics(timeout=seconds).brokers)
+    # Not the metadata of all topics, of which there may be many.
+    nodes = admin.describe_cluster(request_timeout=seconds).result().nodes
+    brokers = sorted(node.id for node in nodes)
     resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
     futures: list[Future[dict[str, ConfigEntry]]] = []
     retry_seconds = max(seconds, ENDPOINT_SECONDS_MIN)

@@ -86,6 +86,7 @@ export default function showOverview(page) {
       brokers.update(cluster.brokers);
       unwell.update(partitions.items);
       redraw();
+      watchForecasts();
     },
   });
   page.watch({
@@ -98,16 +99,22 @@ export default function showOverview(page) {
     },
     fail: () => folders.update([]),
   });
-  page.watch({
-    everyMs: FORECAST_MS,
-    load: (signal) => readForecasts(signal),
-    show(found) {
-      known.forecasts = found;
-      if (known.folders !== null) folders.update(known.folders);
-      redraw();
-    },
-    fail() {}, // A broker may keep no history.
-  });
+  let isForecasting = false;
+  // Only when the brokers are known: in a large cluster they are not asked for twice.
+  const watchForecasts = () => {
+    if (isForecasting) return;
+    isForecasting = true;
+    page.watch({
+      everyMs: FORECAST_MS,
+      load: (signal) => readForecasts(known.cluster.brokers, signal),
+      show(found) {
+        known.forecasts = found;
+        if (known.folders !== null) folders.update(known.folders);
+        redraw();
+      },
+      fail() {}, // A broker may keep no history.
+    });
+  };
   // A user may not have the right to all of these, and a broker may be without push: the rest is shown all the same.
   page.watch({
     everyMs: SLOW_MS,
@@ -124,8 +131,7 @@ export default function showOverview(page) {
 }
 
 /** What the disk of each broker does, by its history. Folders on one disk have one forecast. */
-async function readForecasts(signal) {
-  const { brokers } = await get('/cluster', null, { signal });
+async function readForecasts(brokers, signal) {
   const query = { last_ms: FORECAST_HOURS * 3_600_000, points: FORECAST_POINTS };
   const found = new Map();
   for (const { broker } of brokers.slice(0, FORECASTS_MAX)) {
