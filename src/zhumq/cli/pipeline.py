@@ -7,50 +7,24 @@ from typing import Annotated, Any
 
 import typer
 
-from zhumq.cli.options import CONFIG_VARIABLE, CommandFailed, JsonOption, parse_settings
+from zhumq.cli.options import CommandFailed, JsonOption, parse_settings
 from zhumq.cli.output import headings, print_json, print_note, print_table
 from zhumq.cli.pipeline_display import count_words
-from zhumq.client.security import read_properties
+from zhumq.cli.pipeline_options import (
+    BootstrapOption,
+    CheckpointsOption,
+    ConfigOption,
+    FileArgument,
+    SetOption,
+    SinksOption,
+    StateDirOption,
+    StreamOptions,
+    YesOption,
+    program,
+    security_in,
+)
 from zhumq.pipelines.library_files import shipped
 from zhumq.pipelines.status import STATE_DIR_DEFAULT, StatusFile, known_runs
-
-NEEDED_PACKAGES = ("pyspark", "pyarrow", "pandas", "yaml", "fastavro")
-
-StateDirOption = Annotated[
-    Path,
-    typer.Option(
-        metavar="DIR", envvar="ZHUMQ_PIPELINES", show_envvar=False,
-        help="The directory of checkpoints, status and Spark's log.",
-    ),
-]  # fmt: skip
-
-FileArgument = Annotated[
-    str, typer.Argument(metavar="FILE.yml", help="A file, or a name of `zhumq pipeline list`.")
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the file. Repeatable."),
-]
-BootstrapOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT", envvar="ZHUMQ_BOOTSTRAP", show_envvar=False,
-        help="The address of a broker; overrides the file.",
-    ),
-]  # fmt: skip
-ConfigOption = Annotated[
-    str | None,
-    typer.Option(
-        "--config", metavar="FILE.properties", envvar=CONFIG_VARIABLE, show_envvar=False,
-        help="Kafka's client.properties with the security settings; overrides the file's security.",
-    ),
-]  # fmt: skip
-CheckpointsOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL", help="Another place for checkpoints, e.g. shared storage of a cluster."
-    ),
-]
 
 app = typer.Typer(help="Run data pipelines on Spark.", no_args_is_help=True)
 
@@ -88,12 +62,12 @@ def run(
     Ctrl-C or SIGTERM finishes the current batch and ends with exit code 0; a second Ctrl-C does
     not wait. Exit codes: 1 the run failed, 2 the file is wrong, 3 the data is wrong (audit).
     """
-    code = _program("pipeline_run").run_files(
+    code = program("pipeline_run").run_files(
         files,
         parse_settings(values or []),
         master=master,
         bootstrap=bootstrap,
-        security=read_properties(config) if config is not None else None,
+        security=security_in(config),
         state_dir=state_dir,
         checkpoint_root=checkpoints,
         as_json=as_json,
@@ -115,7 +89,7 @@ def check(
 
     Exit code: 2 a file is wrong. `preview` finds what only Spark knows, such as a missing column.
     """
-    raise typer.Exit(_program("pipeline_check").check_files(files, parse_settings(values or [])))
+    raise typer.Exit(program("pipeline_check").check_files(files, parse_settings(values or [])))
 
 
 @app.command()
@@ -152,14 +126,14 @@ def deploy(
 
     Exit codes are those of `zhumq pipeline run`.
     """
-    code = _program("pipeline_deploy").deploy_file(
+    code = program("pipeline_deploy").deploy_file(
         file,
         parse_settings(values or []),
         master=master,
         python=python,
         bootstrap=bootstrap,
         config=config,
-        security=read_properties(config) if config is not None else None,
+        security=security_in(config),
         state_dir=state_dir,
         checkpoints=checkpoints,
         image=image,
@@ -183,7 +157,7 @@ def run_tests(
 
     Exit codes: 1 a test failed, 2 the file is wrong.
     """
-    code = _program("pipeline_trial").run_tests(
+    code = program("pipeline_trial").run_tests(
         file, parse_settings(values or []), tests=tests, as_json=as_json
     )
     raise typer.Exit(code)
@@ -206,14 +180,14 @@ def preview(
 
     Exit codes: 1 a step would fail, 2 the file is wrong.
     """
-    code = _program("pipeline_trial").preview_file(
+    code = program("pipeline_trial").preview_file(
         file,
         parse_settings(values or []),
         rows=rows,
         records=records,
         plans=plans,
         bootstrap=bootstrap,
-        security=read_properties(config) if config is not None else None,
+        security=security_in(config),
         as_json=as_json,
     )
     raise typer.Exit(code)
@@ -228,7 +202,7 @@ def graph(
     ] = None,
 ) -> None:
     """Draw what a pipeline reads, does and writes, as SVG."""
-    code = _program("pipeline_graph").draw_file(file, parse_settings(values or []), output=output)
+    code = program("pipeline_graph").draw_file(file, parse_settings(values or []), output=output)
     raise typer.Exit(code)
 
 
@@ -242,10 +216,7 @@ def reset(
         ),
     ],
     values: SetOption = None,
-    sinks: Annotated[
-        list[str] | None,
-        typer.Option("--sink", metavar="SINK", help="Only this sink. Repeatable; all if left out."),
-    ] = None,
+    sinks: SinksOption = None,
     place: Annotated[
         str | None,
         typer.Option(
@@ -262,22 +233,95 @@ def reset(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would happen, and change nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Forget how far a pipeline has read, so that its next run begins elsewhere.
 
     Says first which messages are read again and what each sink gets twice. Old checkpoints are kept aside.
     """
-    code = _program("pipeline_reset").reset_pipeline(
+    code = program("pipeline_reset").reset_pipeline(
         pipeline,
-        parse_settings(values or []),
+        StreamOptions.of(values, bootstrap, config, state_dir, checkpoints),
         sinks=sinks or [],
         place=place,
-        bootstrap=bootstrap,
-        security=read_properties(config) if config is not None else None,
-        state_dir=state_dir,
-        checkpoint_root=checkpoints,
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
+def backfill(
+    file: FileArgument,
+    values: SetOption = None,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help="The first message: a time (2026-01-31T09:00:00Z), @MILLISECONDS, earliest, or"
+            " TOPIC:PARTITION:OFFSET,...",
+        ),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="PLACE",
+            help="The first message that is not in the range: as --from, or latest.",
+        ),
+    ] = None,
+    sinks: SinksOption = None,
+    allow_missing: Annotated[
+        bool,
+        typer.Option(
+            "--allow-missing", help="Take what is there of a range that is deleted in part."
+        ),
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Write once more what a backfill has written.")
+    ] = False,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace",
+            help="In Delta tables, in place of the rows of these offsets that are there.",
+        ),
+    ] = False,
+    abandon: Annotated[
+        bool, typer.Option("--abandon", help="Give up the backfill that is not finished.")
+    ] = False,
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="Spark's master, e.g. spark://host:7077.")
+    ] = "local[*]",
+    bootstrap: BootstrapOption = None,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = Path(STATE_DIR_DEFAULT),
+    checkpoints: CheckpointsOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would happen, and change nothing.")
+    ] = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Process a past range of a pipeline's topics again, beside the running stream.
+
+    Says first which offsets are read and what each sink gets. Without a range it goes on with the backfill that was
+    stopped, failed or was killed. Exit codes: 1 it failed or was refused, 2 the file is wrong.
+    """
+    code = program("pipeline_backfill").backfill_pipeline(
+        file,
+        StreamOptions.of(values, bootstrap, config, state_dir, checkpoints),
+        begin=begin,
+        end=end,
+        sinks=sinks or [],
+        allow_missing=allow_missing,
+        again=again,
+        replace=replace,
+        abandon=abandon,
+        master=master,
         yes=yes,
         dry_run=dry_run,
         as_json=as_json,
@@ -302,13 +346,9 @@ def upgrade(
 
     Exit codes: 1 a sink cannot go on from its checkpoint, 2 the file is wrong.
     """
-    code = _program("pipeline_upgrade").upgrade_pipeline(
+    code = program("pipeline_upgrade").upgrade_pipeline(
         file,
-        parse_settings(values or []),
-        bootstrap=bootstrap,
-        security=read_properties(config) if config is not None else None,
-        state_dir=state_dir,
-        checkpoint_root=checkpoints,
+        StreamOptions.of(values, bootstrap, config, state_dir, checkpoints),
         dry_run=dry_run,
         as_json=as_json,
     )
@@ -424,13 +464,3 @@ def copy(
     except FileExistsError:
         raise CommandFailed(f"{path} exists already: name another file") from None
     print_note(f"wrote {path}")
-
-
-def _program(name: str) -> Any:
-    """A module of commands that needs the Spark extra; its import is slow."""
-    for package in NEEDED_PACKAGES:
-        if importlib.util.find_spec(package) is None:
-            raise CommandFailed(
-                f"pipelines need Spark, and {package} is not installed: pip install 'zhumq[spark]'"
-            )
-    return importlib.import_module(f"zhumq.cli.{name}")

@@ -1,8 +1,6 @@
 """Runs `zhumq pipeline reset`: says what is read again and what sinks get twice, asks, and forgets checkpoints."""
 
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import typer
@@ -11,30 +9,22 @@ from zhumq.admin.offsets import Position
 from zhumq.cli.options import CommandFailed
 from zhumq.cli.output import headings, print_json, print_table
 from zhumq.cli.pipeline_errors import EXIT_SPEC_INVALID, print_error
+from zhumq.cli.pipeline_options import StreamOptions
+from zhumq.cli.pipeline_stream import brokers_for, checkpoints_for, find_stream
 from zhumq.cli.pipeline_trial import temporary_session
 from zhumq.cli.positions import parse_position
-from zhumq.pipelines.checkpoints import Checkpoints
 from zhumq.pipelines.document import SpecInvalid
-from zhumq.pipelines.library_files import NoSuchPipeline, find_pipeline
 from zhumq.pipelines.resetting import ResetPlan, Resetting, stopped
-from zhumq.pipelines.runner import brokers_of
-from zhumq.pipelines.spec import Pipeline
-from zhumq.pipelines.spec_reader import load_pipeline
-from zhumq.pipelines.status import StatusFile, checkpoints_path
 
 COLUMNS: Final = headings("sink topic partition before after again left_out")
 
 
 def reset_pipeline(
     word: str,
-    values: Mapping[str, str],
+    options: StreamOptions,
     *,
     sinks: list[str],
     place: str | None,
-    bootstrap: str | None,
-    security: Mapping[str, str] | None,
-    state_dir: Path,
-    checkpoint_root: str | None,
     yes: bool,
     dry_run: bool,
     as_json: bool,
@@ -42,15 +32,13 @@ def reset_pipeline(
     """Reset, and return the exit code. Raises ZhumqError for exit code 1."""
     position = None if place is None else _position(place)
     try:
-        pipeline = _find(word, values, state_dir)
-        brokers = brokers_of(pipeline, bootstrap=bootstrap, security=security)
-        path = checkpoints_path(state_dir, pipeline.name, root=checkpoint_root)
-        with stopped(state_dir, pipeline), temporary_session(pipeline) as spark:
+        pipeline = find_stream(word, options)
+        with stopped(options.state_dir, pipeline), temporary_session(pipeline) as spark:
             resetting = Resetting(
                 spark=spark,
                 pipeline=pipeline,
-                brokers=brokers,
-                checkpoints=Checkpoints(spark, path),
+                brokers=brokers_for(pipeline, options),
+                checkpoints=checkpoints_for(spark, pipeline, options),
             )
             plan = resetting.plan(sinks, position)
             _print(plan, as_json=as_json)
@@ -63,30 +51,6 @@ def reset_pipeline(
     except SpecInvalid as error:
         return print_error(error, EXIT_SPEC_INVALID)
     return 0
-
-
-def _find(word: str, values: Mapping[str, str], state_dir: Path) -> Pipeline:
-    """The pipeline of a file, or of the name of one that has run with the state folder."""
-    try:
-        pipeline = load_pipeline(find_pipeline(word), values)
-    except NoSuchPipeline:
-        status = StatusFile(state_dir, word).read()
-        if status is None:
-            raise CommandFailed(
-                f"there is no file {word!r}, and no pipeline of that name has run with {state_dir}:"
-                " see --state-dir"
-            ) from None
-        pipeline = load_pipeline(find_pipeline(status.file), values)
-        if pipeline.name != word:
-            raise CommandFailed(
-                f"{status.file} is {pipeline.name!r} with these parameters, not {word!r}: give those"
-                " of its run with --set"
-            ) from None
-    if not pipeline.is_stream:
-        raise CommandFailed(
-            f"{pipeline.file} has trigger: batch, so each run reads everything: there is no checkpoint"
-        )
-    return pipeline
 
 
 def _position(text: str) -> Position:

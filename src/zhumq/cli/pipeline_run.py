@@ -68,7 +68,7 @@ def run_files(
                 settings={**of_files, **settings},
                 log=state_dir / pipelines[0].name / LOG_FILE,
             ) as spark,
-            _stop_on_signals(stop),
+            stop_on_signals(stop),
         ):
 
             def run(pipeline: Pipeline) -> None:
@@ -141,7 +141,7 @@ def _load(words: list[str], values: Mapping[str, str]) -> list[Pipeline]:
 
 
 @contextmanager
-def _stop_on_signals(stop: StopRequest) -> Iterator[None]:
+def stop_on_signals(stop: StopRequest) -> Iterator[None]:
     """Let signals request a stop; PySpark's own Ctrl-C handler would abort the batch."""
 
     def ask(_number: int, _frame: FrameType | None) -> None:

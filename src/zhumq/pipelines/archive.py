@@ -1,16 +1,19 @@
 """Tables that hold every micro-batch exactly once, even after a crash in the middle of one."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StructType
 
 from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.folder import Folder
+from zhumq.spark.ranges import OffsetRange
 
 # Readers of tables ignore names that begin with an underscore.
 STATE_FOLDER: Final = "_zhumq"
@@ -108,8 +111,31 @@ class ArchiveTable:
 
     def forget_unfinished(self, query: str) -> None:
         """Remove what an unfinished batch has left: for a query that does not run again."""
+        if self._folder.exists(_filled_name(query)):
+            self._clear_done(query)
+            return
         found = self._folder.read_document(_state_name(query))
         self._clear_leftovers(QueryState(query=query) if found is None else QueryState.of(found))
+
+    def fill(self, rows: DataFrame, *, query: str, ranges: Iterable[OffsetRange]) -> int | None:
+        """Add rows of these ranges beside the queries, once; those whose offsets the table has are left out.
+
+        Returns how many were added; None if this was done before. It leaves no state of a query: queries
+        leave out what is before the offsets of others, and a range may be ahead of one that is late.
+        """
+        if self._folder.exists(_filled_name(query)):
+            self._clear_done(query)
+            return None
+        self._clear_leftovers(QueryState(query=query))
+        if set(RECORD_COLUMNS) <= set(rows.columns):
+            rows = self._without_present(rows, ranges)
+        staging = f"{STAGING_FOLDER}/{query}/{uuid.uuid4().hex}"
+        self._write(rows, staging)
+        count, _ = self._count(staging, rows.schema, has_records=False)
+        self._move_in(staging, query, 0)
+        self._folder.write_document(_filled_name(query), {"query": query, "rows": count})
+        self._clear_done(query)
+        return count
 
     def add(self, rows: DataFrame, *, query: str, batch: int, stateful: bool = False) -> int:
         """Add the rows of a batch unless the table has them. Returns how many were added."""
@@ -144,8 +170,7 @@ class ArchiveTable:
             query=query, last_batch=batch, rows=state.rows + count, next_offsets=next_offsets
         )
         self._folder.write_document(_state_name(query), done.document())
-        self._folder.remove(_moves_name(query))
-        self._folder.remove(f"{STAGING_FOLDER}/{query}")
+        self._clear_done(query)
         return count
 
     def _clear_leftovers(self, state: QueryState) -> None:
@@ -157,6 +182,21 @@ class ArchiveTable:
                     self._folder.remove(target)
             self._folder.remove(_moves_name(state.query))
         self._folder.remove(f"{STAGING_FOLDER}/{state.query}")
+
+    def _clear_done(self, query: str) -> None:
+        """Remove what a finished batch needs no more."""
+        self._folder.remove(_moves_name(query))
+        self._folder.remove(f"{STAGING_FOLDER}/{query}")
+
+    def _without_present(self, rows: DataFrame, ranges: Iterable[OffsetRange]) -> DataFrame:
+        """The rows of offsets that the table does not have."""
+        if not self._folder.exists(""):
+            return rows
+        # All columns, as a CSV file has no names to find three of them by.
+        reader = rows.sparkSession.read.format(self._format).options(**self._options)
+        there = reader.schema(rows.schema).load(self.path).where(of_ranges(ranges))
+        present = there.select(*RECORD_COLUMNS).distinct()
+        return rows.join(present, list(RECORD_COLUMNS), "left_anti").select(*rows.columns)
 
     def _without_archived(self, rows: DataFrame, others: Mapping[str, QueryState]) -> DataFrame:
         """The rows that no other query has archived: a new checkpoint reads all records again."""
@@ -237,6 +277,18 @@ class ArchiveTable:
             self._folder.move(source, target)
 
 
+def of_ranges(ranges: Iterable[OffsetRange]) -> Column:
+    """Whether a row with RECORD_COLUMNS is of one of these ranges. A row without a place is of none."""
+    within = [
+        (F.col("topic") == each.place.topic)
+        & (F.col("partition") == each.place.partition)
+        & (F.col("offset") >= each.first_offset)
+        & (F.col("offset") < each.until_offset)
+        for each in ranges
+    ]
+    return F.coalesce(reduce(or_, within, F.lit(False)), F.lit(False))
+
+
 def _is_data(name: str) -> bool:
     return not name.rpartition("/")[2].startswith(("_", "."))
 
@@ -247,3 +299,7 @@ def _state_name(query: str) -> str:
 
 def _moves_name(query: str) -> str:
     return f"{STATE_FOLDER}/{query}.moves.json"
+
+
+def _filled_name(query: str) -> str:
+    return f"{STATE_FOLDER}/{query}.filled.json"

@@ -46,12 +46,12 @@ def shape_of(pipeline: Pipeline, sink: Sink, state: tuple[str, ...]) -> Shape:
     steps = steps_for(pipeline, {sink.name})
     return Shape(
         state=state,
-        steps={each.name: _fingerprint(each) for each in steps},
-        sink=_fingerprint(sink),
+        steps={each.name: fingerprint(each) for each in steps},
+        sink=fingerprint(sink),
     )
 
 
-def _fingerprint(part: object) -> str:
+def fingerprint(part: object) -> str:
     """Equal for parts that differ in their lines alone. The code of Python steps is not in it."""
     text = json.dumps(_plain(part), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]

@@ -1,6 +1,5 @@
 """One streaming query that reads a topic once and writes each micro-batch to several sinks."""
 
-import json
 import logging
 import threading
 import time
@@ -40,6 +39,7 @@ from zhumq.pipelines.sinks import (
     write_batch,
 )
 from zhumq.pipelines.spec import Pipeline, Sink, TopicSource, is_read_whole
+from zhumq.pipelines.starts import options_between
 from zhumq.pipelines.status import ReadProgress
 from zhumq.pipelines.views import Views, build_steps, new_session, read_whole
 from zhumq.spark.cluster_client import EARLIEST, ClusterClient
@@ -49,12 +49,6 @@ RETRY_SECONDS_MIN: Final = 1.0
 RETRY_SECONDS_MAX: Final = 60.0
 CLOSE_SECONDS_MAX: Final = 120.0  # that the end of a run waits for a sink that catches up
 GROUP_SECONDS_MAX: Final = 5.0  # that a sink waits for the group that shows its lag
-_BOUNDS: Final = frozenset(
-    {
-        "subscribe", "subscribepattern", "assign", "pushfilters", "startingoffsets", "endingoffsets",
-        "startingtimestamp", "startingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy",
-    }
-)  # fmt: skip
 logger = logging.getLogger(__name__)
 _FAILURES: Final = (ZhumqError, PySparkException, Py4JError)
 
@@ -355,28 +349,10 @@ class SharedRead:
         self, session: SparkSession, first: OffsetsDocument, until: OffsetsDocument
     ) -> DataFrame:
         """The rows between two ends, in tasks as those of the query."""
-        ends = {
-            topic: {each: int(at) for each, at in parts.items() if each != TOPIC_ID_KEY}
-            for topic, parts in until.items()
-        }
-        starts = {
-            topic: {each: int(first.get(topic, {}).get(each, EARLIEST)) for each in parts}
-            for topic, parts in ends.items()
-        }
-        options = {
-            name: text
-            for name, text in self._source.batch_options.items()
-            if name.lower() not in _BOUNDS
-        }
-        assign = {topic: [int(each) for each in parts] for topic, parts in ends.items()}
-        return (
-            session.read.format("zhumq")
-            .options(**self._brokers.options(), **options)
-            .option("assign", json.dumps(assign))
-            .option("startingOffsets", json.dumps(starts))
-            .option("endingOffsets", json.dumps(ends))
-            .load()
-        )
+        ends, begun = from_json(until), from_json(first)
+        starts = {place: begun.get(place, EARLIEST) for place in ends}
+        options = options_between(self._source, starts, ends)
+        return session.read.format("zhumq").options(**self._brokers.options(), **options).load()
 
 
 def _measured(rows: DataFrame) -> tuple[int, int]:

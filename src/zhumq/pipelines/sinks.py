@@ -183,7 +183,7 @@ def write_once(sink: Sink, rows: DataFrame, context: SinkContext, *, run: str) -
             if sink.format == "delta":
                 return _delta(sink, context).append(rows, query=run, batch=0)
             if sink.jdbc is not None:
-                return JdbcTable(context.spark, sink.jdbc).append_once(_rows_of_batch(sink, rows))
+                return JdbcTable(context.spark, sink.jdbc).append_once(rows_of_batch(sink, rows))
             return _append(sink, rows)
         case MergeSink():
             return _merge_table(sink, context).merge(rows, query=run, batch=0)
@@ -208,7 +208,7 @@ def write_batch(
             named = {"txnAppId": writer, "txnVersion": str(batch)}
             return _write_topic(sink, rows, context, named)
         case TableSink():
-            rows = _rows_of_batch(sink, rows)
+            rows = rows_of_batch(sink, rows)
             if sink.jdbc is not None:
                 database = JdbcTable(context.spark, sink.jdbc)
                 if database.has(writer=writer, batch=batch):
@@ -280,7 +280,7 @@ def _add_batch(
     sink: TableSink, batch: DataFrame, number: int, context: SinkContext, *, stateful: bool
 ) -> int:
     query = _query_of(batch)
-    rows = _rows_of_batch(sink, batch)
+    rows = rows_of_batch(sink, batch)
     if sink.jdbc is not None:
         table = JdbcTable(context.spark, sink.jdbc)
         return table.append(rows, writer=query, batch=number, stateful=stateful)
@@ -291,7 +291,7 @@ def _add_batch(
     return _append(sink, rows)
 
 
-def _rows_of_batch(sink: TableSink, batch: DataFrame) -> DataFrame:
+def rows_of_batch(sink: TableSink, batch: DataFrame) -> DataFrame:
     """The rows that a table gets for a micro-batch."""
     if sink.batch_sql is None:
         return batch
@@ -305,7 +305,7 @@ def check_target(sink: Sink, rows: DataFrame, context: SinkContext) -> None:
         return
     sample = context.spark.createDataFrame([], rows.schema)
     try:
-        JdbcTable(context.spark, sink.jdbc).check(_rows_of_batch(sink, sample).schema)
+        JdbcTable(context.spark, sink.jdbc).check(rows_of_batch(sink, sample).schema)
     except JdbcUnreachable:
         raise
     except JdbcFailed as error:

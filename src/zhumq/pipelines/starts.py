@@ -1,7 +1,7 @@
 """Where the sources of a pipeline begin: at what the file says, or at a position that was given instead."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,12 +12,16 @@ from zhumq.pipelines.checkpoints import Start
 from zhumq.pipelines.spec import Pipeline, TopicSource
 from zhumq.spark.cluster_client import EARLIEST
 from zhumq.spark.options import ReadOptions, read_options
-from zhumq.spark.planner import connect, find_partitions, resolve_bound
-from zhumq.spark.ranges import Offsets, from_json, to_json
+from zhumq.spark.planner import connect, find_partitions, resolve_bound, topic_ids_of
+from zhumq.spark.ranges import Offsets, TopicIds, from_json, to_json
 
 _BEGINNINGS: Final = frozenset(
     {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}
 )
+# What the offsets of a range stand for, and filters, which a range has none of.
+_BOUNDS: Final = _BEGINNINGS | {
+    "subscribe", "subscribepattern", "assign", "pushfilters", "startingoffsetsbytimestampstrategy",
+}  # fmt: skip
 
 
 def offsets_at(source: TopicSource, brokers: Brokers, position: Position | None) -> Offsets:
@@ -27,6 +31,33 @@ def offsets_at(source: TopicSource, brokers: Brokers, position: Position | None)
     with connect(options) as client:
         places = find_partitions(client, options)
         return resolve_bound(client, options.start, places, options)
+
+
+def offsets_at_each(
+    source: TopicSource, brokers: Brokers, positions: Sequence[Position]
+) -> tuple[list[Offsets], TopicIds]:
+    """The offsets of each partition of a source at several positions, and the ids of its topics."""
+    options = [_read_options(source, brokers, _options_of(each)) for each in positions]
+    with connect(options[0]) as client:
+        places = find_partitions(client, options[0])
+        found = [resolve_bound(client, each.start, places, each) for each in options]
+        return found, topic_ids_of(client, places)
+
+
+def options_between(source: TopicSource, first: Offsets, until: Offsets) -> dict[str, str]:
+    """The options of a source for a batch of these offsets, `until` exclusive, in tasks as those of a stream."""
+    kept = {
+        name: text for name, text in source.batch_options.items() if name.lower() not in _BOUNDS
+    }
+    assigned: dict[str, list[int]] = {}
+    for place in sorted(until):
+        assigned.setdefault(place.topic, []).append(place.partition)
+    return {
+        **kept,
+        "assign": json.dumps(assigned),
+        "startingOffsets": json.dumps(to_json(first)),
+        "endingOffsets": json.dumps(to_json(until)),
+    }
 
 
 def beginning_at(pipeline: Pipeline, start: Start | None, brokers: Brokers) -> Pipeline:

@@ -1,6 +1,7 @@
 """Finds in Spark's plan of a stream what needs more rows than those of one micro-batch."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -35,6 +36,22 @@ def state_in(rows: DataFrame) -> str | None:
             name = str(node.nodeName())
             return "it joins streams" if name == JOIN else f"its plan may keep state ({name})"
     return None
+
+
+def parts_with_state(rows: DataFrame) -> Counter[str]:
+    """The parts of the plan of a stream that may keep a state, by Spark's names."""
+    return Counter(str(node.nodeName()) for node, is_stateful in _nodes(rows) if is_stateful)
+
+
+def shuffles(rows: DataFrame) -> bool:
+    """Whether tasks of a batch exchange rows, so that another run of it may divide them otherwise."""
+    plan = str(rows._jdf.queryExecution().executedPlan().toString())
+    return any("Exchange" in line and "BroadcastExchange" not in line for line in plan.splitlines())
+
+
+def check_supported(rows: DataFrame) -> None:
+    """Raise AnalysisException for what Spark has in a stream alone: it looks for it when a batch begins."""
+    rows._jdf.queryExecution().assertSupported()
 
 
 def kept_state(rows: DataFrame) -> tuple[str, ...]:

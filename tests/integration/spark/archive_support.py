@@ -34,9 +34,17 @@ SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 class Feeder:
     """Sends numbered records until it is stopped, and keeps the acknowledged ones."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        *,
+        records_per_round: int = RECORDS_PER_ROUND,
+    ) -> None:
         self._topic = topic
         self._partitions = partitions
+        self._records_per_round = records_per_round
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -64,7 +72,7 @@ class Feeder:
     def _send(self) -> None:
         number = 0
         while not self._stopped.wait(ROUND_SECONDS):
-            for _ in range(RECORDS_PER_ROUND):
+            for _ in range(self._records_per_round):
                 self._producer.produce(
                     self._topic, b"%012d" % number, b"%d" % number, number % self._partitions,
                     on_delivery=self._delivered,
@@ -185,6 +193,10 @@ class Driver:
 
     def wait(self, seconds: float) -> int:
         return self._process.wait(seconds)
+
+    def stop(self) -> None:
+        """Send SIGTERM: a run of a pipeline finishes its batch and ends."""
+        self._process.terminate()
 
     def kill(self, what: str) -> None:
         """Send SIGKILL to the Python driver, to its JVM, or to all; the other processes must end too."""
