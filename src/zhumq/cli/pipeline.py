@@ -441,6 +441,8 @@ def status(
             sys.stdout.write(f"{each.name}: {count_words(each)}\n")
         for read in each.reads:
             sys.stdout.write(f"{each.name}: {read.words()}\n")
+        for step, table in each.tables.items():
+            sys.stdout.write(f"{each.name}: step {step}: {table.words()}\n")
         for sink in each.sinks.values():
             if sink.error is not None:
                 sys.stdout.write(f"{each.name}: sink {sink.name} fails: {sink.error}\n")

@@ -64,6 +64,11 @@ class Field:
         """Whether there is no value after the colon."""
         return self._node.tag.endswith(":null")
 
+    @property
+    def is_mapping(self) -> bool:
+        """Whether the value has fields of its own."""
+        return isinstance(self._node, yaml.MappingNode)
+
     def fail(self, words: str) -> NoReturn:
         raise self.mark.wrong(words)
 

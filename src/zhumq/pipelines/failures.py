@@ -15,6 +15,7 @@ from zhumq.pipelines.causes import explain, whole_text
 from zhumq.pipelines.document import Mark
 from zhumq.pipelines.spec import (
     CheckStep,
+    EnrichStep,
     ExpectStep,
     MergeSink,
     Pipeline,
@@ -160,6 +161,9 @@ def _texts(pipeline: Pipeline) -> Iterable[_Text]:
                 for expected in step.rules:
                     where = f"step {step.name}, rule {expected.name}"
                     yield _Text(where, expected.mark, expected.expression)
+            case EnrichStep() if step.where is not None:
+                text, mark = step.where
+                yield _Text(f"step {step.name}", mark, text)
             case _:
                 pass
     for sink in pipeline.sinks:

@@ -1,6 +1,7 @@
 """Functions of users that a pipeline file names: finds them here, and sends their modules to the workers."""
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -43,6 +44,15 @@ def make_importable(spark: SparkSession, pipeline: Pipeline) -> None:
         if folder not in sys.path:
             sys.path.insert(0, folder)
         spark.sparkContext.addPyFile(str(beside))
+        _let_driver_workers_import(spark, folder)
+
+
+def _let_driver_workers_import(spark: SparkSession, folder: str) -> None:
+    """Spark prepares `transformWithState` in a worker beside the driver, which does not look at added files."""
+    environment = spark.sparkContext.environment
+    known = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
+    if folder not in known:
+        environment["PYTHONPATH"] = os.pathsep.join([*known, folder])
 
 
 def modules_beside(pipeline: Pipeline) -> list[Path]:

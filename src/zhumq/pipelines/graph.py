@@ -16,6 +16,7 @@ from zhumq.pipelines.spec import (
     ConsoleSink,
     DeduplicateStep,
     EmptySink,
+    EnrichStep,
     ExpectStep,
     FilesSource,
     JdbcSource,
@@ -315,6 +316,8 @@ def _done_by(step: Step) -> str:
             return f"expect {_count(len(step.rules))}{', may fail' if fails else ''}"
         case DeduplicateStep():
             return f"deduplicate by {', '.join(step.by)}"
+        case EnrichStep():
+            return f"enrich by {', '.join(name for name, _ in step.by)}"
         case _:
             assert_never(step)
 

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.checkpoints import Checkpoints, Start
+from zhumq.pipelines.join_plan import check_joins
 from zhumq.pipelines.read_checkpoint import CheckpointUnfit, Members
 from zhumq.pipelines.shapes import Shape, shape_of
 from zhumq.pipelines.sharing import Reads, able_to_share, alone
@@ -43,6 +44,7 @@ def layout_of(
     """How the sinks of a stream read. Changes nothing. Raises SpecInvalid."""
     views = build_views(spark, pipeline, brokers, group=None)
     sinks = {sink.name: sink for sink in all_sinks(pipeline)}
+    check_joins(pipeline, views.frames, pipeline.sinks)
     rows = {name: prepare(sink, views.rows_of(sink)) for name, sink in sinks.items()}
     deciding = _Deciding(
         pipeline=pipeline,

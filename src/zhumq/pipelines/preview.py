@@ -13,13 +13,16 @@ from pyspark.sql import DataFrame, SparkSession
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.case_runner import rows_of
 from zhumq.pipelines.causes import explain
+from zhumq.pipelines.enrichment import keyed
 from zhumq.pipelines.file_source import read_files
 from zhumq.pipelines.functions import make_importable
 from zhumq.pipelines.jdbc_source import read_database
+from zhumq.pipelines.join_plan import check_joins
 from zhumq.pipelines.sharing import reads_of
 from zhumq.pipelines.sinks import prepare
 from zhumq.pipelines.spec import (
     DEAD_LETTERS,
+    EnrichStep,
     FilesSource,
     JdbcSource,
     Pipeline,
@@ -29,7 +32,14 @@ from zhumq.pipelines.spec import (
 from zhumq.pipelines.spec_errors import spec_errors
 from zhumq.pipelines.state_in_plan import state_in
 from zhumq.pipelines.topics import check_broker, reads_topics
-from zhumq.pipelines.views import Views, build_steps, build_views, new_session
+from zhumq.pipelines.views import (
+    Views,
+    build_steps,
+    build_views,
+    new_session,
+    read_table,
+    read_whole,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +65,9 @@ def preview(
     reads = reads_of(pipeline)
     if pipeline.is_stream:
         # Spark checks a stream's own rules, such as those of watermarks; nothing is started.
-        streams = dict(_sinks(pipeline, build_views(spark, pipeline, brokers, group=None)))
+        streaming = build_views(spark, pipeline, brokers, group=None)
+        check_joins(pipeline, streaming.frames, pipeline.sinks)
+        streams = dict(_sinks(pipeline, streaming))
         together = {name for names in reads.shared.values() for name in names}
         states = {name: state_in(rows) for name, rows in streams.items() if name in together}
         reads = reads.without({name: state for name, state in states.items() if state is not None})
@@ -65,7 +77,7 @@ def preview(
         for source in pipeline.sources
     }
     try:
-        views = build_steps(session, pipeline, sources, brokers)
+        views = build_steps(session, pipeline, sources, brokers, _WholeTables(pipeline))
         names = {source.name for source in pipeline.sources}
         for name in (*sources, *(step.name for step in pipeline.steps)):
             kind = "source" if name in names else "step"
@@ -75,6 +87,17 @@ def preview(
     finally:
         for frame in sources.values():
             frame.unpersist()
+
+
+class _WholeTables:
+    """Tables to enrich from: a sample of them would not have the keys of the records."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._sources = {each.name: each for each in pipeline.sources}
+
+    def of(self, step: EnrichStep, session: SparkSession, *, streaming: bool) -> DataFrame:
+        del streaming
+        return keyed(read_whole(session, self._sources[step.table]), step)
 
 
 def _sinks(pipeline: Pipeline, views: Views) -> Iterator[tuple[str, DataFrame]]:
@@ -92,8 +115,7 @@ def _sample(session: SparkSession, source: Source, brokers: Brokers, records: in
         if isinstance(source, JdbcSource):
             return read_database(session, source, streaming=False).limit(records)
         if isinstance(source, TableSource):
-            reader = session.read.format(source.format).options(**source.options)
-            return reader.load(source.path).limit(records)
+            return read_table(session, source).limit(records)
         options = source.batch_options
         return (
             session.read.format("zhumq")

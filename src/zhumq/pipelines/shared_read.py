@@ -28,7 +28,7 @@ from zhumq.pipelines.read_checkpoint import (
     ReadCheckpoint,
     rows_between,
 )
-from zhumq.pipelines.sharing import steps_for
+from zhumq.pipelines.sharing import steps_for, views_that_are_read
 from zhumq.pipelines.sinks import (
     QUERY_PROPERTY,
     BatchFailed,
@@ -41,7 +41,7 @@ from zhumq.pipelines.sinks import (
 from zhumq.pipelines.spec import Pipeline, Sink, TopicSource, is_read_whole
 from zhumq.pipelines.starts import options_between
 from zhumq.pipelines.status import ReadProgress
-from zhumq.pipelines.views import Views, build_steps, new_session, read_whole
+from zhumq.pipelines.views import Tables, Views, build_steps, new_session, read_whole
 from zhumq.spark.cluster_client import EARLIEST, ClusterClient
 from zhumq.spark.ranges import TOPIC_ID_KEY, from_json
 
@@ -78,8 +78,11 @@ class SharedRead:
         progress: ReadProgress,
         say: Callable[[str], None],
         tries_max: int,
+        tables: Tables | None,
     ) -> None:
         self._pipeline = replace(pipeline, steps=steps_for(pipeline, sinks.keys()))
+        self._viewed = views_that_are_read(self._pipeline)
+        self._tables = tables
         self._source = source
         self._sinks = sinks
         self._brokers = brokers
@@ -217,9 +220,9 @@ class SharedRead:
         sources = {
             each.name: read_whole(session, each) if is_read_whole(each) else rows
             for each in self._pipeline.sources
-            if is_read_whole(each) or each.name == self._source.name
+            if each.name == self._source.name or (is_read_whole(each) and each.name in self._viewed)
         }
-        return build_steps(session, self._pipeline, sources, self._brokers)
+        return build_steps(session, self._pipeline, sources, self._brokers, self._tables)
 
     def _write_sink(self, sink: Sink, progress: QueryProgress, views: Views, batch: int) -> None:
         rows = prepare(sink, views.rows_of(sink))

@@ -12,10 +12,12 @@ from zhumq.pipelines.spec import (
     ConsoleSink,
     DeduplicateStep,
     EmptySink,
+    EnrichStep,
     ExpectStep,
     FilesSource,
     JdbcSource,
     MergeSink,
+    Missing,
     OnChange,
     OnError,
     ParseStep,
@@ -195,8 +197,25 @@ def inputs_of(step: Step, above: Sequence[str]) -> tuple[str, ...]:
             return tuple(dict.fromkeys(step.inputs))
         case ParseStep() | CheckStep() | ExpectStep() | DeduplicateStep():
             return (step.input,)
+        case EnrichStep():
+            return (step.input, step.table)
         case _:
             assert_never(step)
+
+
+def views_that_are_read(pipeline: Pipeline) -> frozenset[str]:
+    """The sources and steps that a step or a sink reads as a view; a table that only enriches is none."""
+    found = {sink.input for sink in pipeline.sinks}
+    above = [each.name for each in (*pipeline.sources, *pipeline.steps)]
+    for sink in pipeline.sinks:
+        if isinstance(sink, TableSink) and sink.batch_sql is not None:
+            found.update(views_in(sink.batch_sql[0], above))
+    for step in pipeline.steps:
+        if isinstance(step, EnrichStep):
+            found.add(step.input)
+        else:
+            found.update(inputs_of(step, above[: above.index(step.name)]))
+    return frozenset(found)
 
 
 def has_dead_letters(step: Step) -> bool:
@@ -205,6 +224,8 @@ def has_dead_letters(step: Step) -> bool:
             return True
         case ParseStep():
             return step.on_error is OnError.DEAD_LETTERS or step.on_change is OnChange.DEAD_LETTERS
+        case EnrichStep():
+            return step.missing is Missing.DEAD_LETTERS
         case _:
             return False
 

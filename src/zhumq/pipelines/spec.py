@@ -284,8 +284,36 @@ class DeduplicateStep:
     within_ms: int
 
 
+class Missing(StrEnum):
+    """What becomes of a row whose key is not in the table that it is enriched from."""
+
+    KEEP = "keep"  # the columns of the table are null
+    DROP = "drop"
+    DEAD_LETTERS = "dead_letters"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnrichStep:
+    """Rows with columns of a table beside them, by key; in a stream the table is read again and again."""
+
+    name: str
+    mark: Mark
+    input: str
+    table: str  # a source that `is_read_whole`
+    table_mark: Mark
+    by: tuple[tuple[str, str], ...]  # a column of the rows and one of the table
+    by_mark: Mark
+    columns: tuple[tuple[str, str], ...]  # the new column and that of the table
+    columns_mark: Mark
+    where: tuple[str, Mark] | None  # a condition for rows of the table
+    sequence: str | None  # of two rows of a key in the table, the higher one counts
+    sequence_mark: Mark
+    refresh_ms: int  # how old the table may be when a micro-batch begins
+    missing: Missing
+
+
 Source = TopicSource | TableSource | FilesSource | JdbcSource
-Step = SqlStep | PythonStep | ParseStep | CheckStep | ExpectStep | DeduplicateStep
+Step = SqlStep | PythonStep | ParseStep | CheckStep | ExpectStep | DeduplicateStep | EnrichStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,10 @@ from zhumq.pipelines.spec import (
     ConsoleSink,
     DeadLetters,
     EmptySink,
+    EnrichStep,
     ExpectStep,
     MergeSink,
+    Missing,
     OnChange,
     OnError,
     ParseStep,
@@ -38,6 +40,7 @@ from zhumq.pipelines.spec import (
     TopicSource,
     Trigger,
     TriggerKind,
+    is_read_whole,
 )
 from zhumq.pipelines.sql_text import views_in
 from zhumq.pipelines.step_reader import (
@@ -47,6 +50,7 @@ from zhumq.pipelines.step_reader import (
     read_steps,
     view_of,
 )
+from zhumq.pipelines.stream_joins import check_stream_joins
 from zhumq.pipelines.topic_fields import (
     refuse_endless_dead_letters,
     sink_options,
@@ -66,6 +70,7 @@ def load_pipeline(path: Path, given: Mapping[str, str] | None = None) -> Pipelin
     """The pipeline in a file, with values for its parameters. Raises SpecInvalid."""
     pipeline = parse_pipeline(read_document(path), str(path), given or {})
     check_functions(pipeline)
+    check_stream_joins(pipeline)
     return pipeline
 
 
@@ -79,7 +84,8 @@ def parse_pipeline(whole: Field, file: str, given: Mapping[str, str]) -> Pipelin
     streaming = trigger.kind is not TriggerKind.BATCH
     views: list[str] = []
     sources = read_sources(top.need("sources"), views, streaming=streaming)
-    steps = read_steps(top.get("steps"), views, folder=Path(file).parent)
+    tables = [each.name for each in sources if is_read_whole(each)]
+    steps = read_steps(top.get("steps"), views, folder=Path(file).parent, tables=tables)
     sinks = _sinks(top.need("sinks"), views, _quarantines(steps), streaming=streaming)
     dead_letters = _dead_letters(top.get(DEAD_LETTERS), sources if streaming else ())
     _check_targets(steps, sinks, dead_letters)
@@ -136,6 +142,8 @@ def _check_targets(
                 rejects = (
                     step.on_error is OnError.DEAD_LETTERS or step.on_change is OnChange.DEAD_LETTERS
                 )
+            case EnrichStep():
+                rejects = step.missing is Missing.DEAD_LETTERS
             case ExpectStep():
                 rejects = False
                 for rule in step.rules:

@@ -44,6 +44,9 @@ _ENDS: Final = frozenset(
 # How a query begins; in brackets, only such a query has tables after its FROM, not a function like EXTRACT.
 _QUERY_WORDS: Final = ("select", "with", "from", "values", "table", "map", "reduce")
 _NOT_TABLES: Final = ("lateral", "values", "stream", "from")
+# Words of queries that are more than a join, or that may set a watermark themselves.
+_MORE: Final = frozenset({"union", "intersect", "except", "minus", "watermark", "with", "natural"})
+_CONDITIONS: Final = ("on", "using", "where")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +122,38 @@ def views_in(sql: str, known: Collection[str]) -> tuple[str, ...]:
         if view is not None and view not in found:
             found.append(view)
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedTables:
+    """The tables of a query that is one join of them."""
+
+    tables: tuple[str, ...]  # each as often as it is read
+    lines: tuple[int, ...]  # of each, counted from 1
+    compared: frozenset[str]  # the names behind the first ON, USING or WHERE
+    has_bounds: bool  # whether anything is compared by more than equality
+
+
+def joined_tables(sql: str) -> JoinedTables | None:
+    """The join that a query is; None if it is none, or more than that: what is not plain is left to Spark."""
+    tokens = list(_tokens(sql))
+    words = [each.text.lower() for each in tokens if each.kind == "name"]
+    if words.count("select") != 1 or "join" not in words or _MORE.intersection(words):
+        return None
+    found = list(_tables_of_queries(tokens))
+    begin = next(
+        (index for index, each in enumerate(tokens) if each.text.lower() in _CONDITIONS), None
+    )
+    behind = [] if begin is None else tokens[begin:]
+    return JoinedTables(
+        tables=tuple(_plain(each) for each in found),
+        lines=tuple(sql.count("\n", 0, each.start) + 1 for each in found),
+        compared=frozenset(_plain(each) for each in behind if each.kind == "name"),
+        has_bounds=any(
+            each.text in ("<", ">") or (each.kind == "name" and each.text.lower() == "between")
+            for each in tokens
+        ),
+    )
 
 
 def reads_each_once(sql: str) -> bool:

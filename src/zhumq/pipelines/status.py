@@ -90,6 +90,23 @@ class ReadProgress:
 
 
 @dataclass(slots=True, kw_only=True)
+class TableProgress:
+    """The table that one step enriches rows from, as a stream has it."""
+
+    source: str
+    rows: int = 0
+    reads: int = 0
+    read_at: str | None = None  # when the reading of its rows began
+    failures: int = 0  # readings that failed, so that the rows of an earlier one went on
+    error: str | None = None  # of the last reading
+
+    def words(self) -> str:
+        """What the step has of its table, and why it has nothing newer."""
+        text = f"{self.rows:,} rows of {self.source}, read at {self.read_at}"
+        return text if self.error is None else f"{text}; it cannot be read now: {self.error}"
+
+
+@dataclass(slots=True, kw_only=True)
 class RunStatus:
     """The status of one run of a pipeline."""
 
@@ -103,6 +120,7 @@ class RunStatus:
     master: str
     sinks: dict[str, SinkProgress] = field(default_factory=dict)
     reads: list[ReadProgress] = field(default_factory=list)  # those for several sinks
+    tables: dict[str, TableProgress] = field(default_factory=dict)  # by their enrich steps
     error: str | None = None
 
     @property
@@ -146,9 +164,9 @@ class StatusFile:
         document.pop("counts", None)  # the sinks have them
         sinks = {name: SinkProgress(**each) for name, each in document.pop("sinks").items()}
         reads = [ReadProgress(**each) for each in document.pop("reads", [])]
-        status = RunStatus(
-            **{**document, "reads": reads, "sinks": sinks, "state": State(document["state"])}
-        )
+        tables = {name: TableProgress(**each) for name, each in document.pop("tables", {}).items()}
+        known = {"reads": reads, "sinks": sinks, "tables": tables}
+        status = RunStatus(**{**document, **known, "state": State(document["state"])})
         if status.state in ACTIVE and not self.is_locked():
             status.state = State.LOST
         return status

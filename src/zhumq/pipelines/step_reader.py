@@ -1,6 +1,7 @@
 """Reads the steps of a pipeline file: every kind, its fields and what they exclude."""
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +14,10 @@ from zhumq.pipelines.spec import (
     Action,
     CheckStep,
     DeduplicateStep,
+    EnrichStep,
     Expectation,
     ExpectStep,
+    Missing,
     OnChange,
     OnError,
     ParseFormat,
@@ -27,9 +30,11 @@ from zhumq.pipelines.spec import (
 )
 from zhumq.pipelines.sql_text import find_mistake, find_query_mistake, views_in
 
-KINDS: Final = ("sql", "python", "json", "parse", "check", "expect", "deduplicate")
+KINDS: Final = ("sql", "python", "json", "parse", "check", "expect", "deduplicate", "enrich")
 STEPS_MAX: Final = 200
 RULES_MAX: Final = 100
+REFRESH_MS: Final = 10 * 60_000
+COLUMNS_MAX: Final = 100  # that an enrich step adds, or compares
 # Options of Spark's from_csv that do not change what a broken row is.
 CSV_OPTIONS: Final = (
     "sep", "quote", "escape", "comment", "nullValue", "emptyValue", "dateFormat", "timestampFormat",
@@ -43,15 +48,20 @@ JSON_OPTIONS: Final = (
 _FUNCTION: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def read_steps(field: Field | None, views: list[str], *, folder: Path) -> tuple[Step, ...]:
-    """The steps in their order; adds the names of their views. Raises SpecInvalid."""
+def read_steps(
+    field: Field | None, views: list[str], *, folder: Path, tables: Collection[str]
+) -> tuple[Step, ...]:
+    """The steps in their order; adds the names of their views. Raises SpecInvalid.
+
+    `tables` are the sources that an enrich step may take columns from.
+    """
     items = field.items() if field is not None else []
     if field is not None and len(items) > STEPS_MAX:
         field.fail(f"there are more than {STEPS_MAX} steps")
     names = [item.fields().need("name").name() for item in items]
     found: list[Step] = []
     for index, item in enumerate(items):
-        found.append(_step(item, views, below=names[index:], folder=folder))
+        found.append(_step(item, views, below=names[index:], folder=folder, tables=tables))
         add_view(item.fields().need("name"), found[-1].name, views)
     return tuple(found)
 
@@ -117,7 +127,9 @@ def add_view(field: Field, name: str, views: list[str]) -> None:
     views.append(name)
 
 
-def _step(field: Field, views: list[str], *, below: list[str], folder: Path) -> Step:
+def _step(
+    field: Field, views: list[str], *, below: list[str], folder: Path, tables: Collection[str]
+) -> Step:
     fields = field.fields()
     name = fields.need("name").name()
     kind, what = fields.one_of(*KINDS)
@@ -135,6 +147,8 @@ def _step(field: Field, views: list[str], *, below: list[str], folder: Path) -> 
             return _check(name, fields, what, views)
         case "expect":
             return _expect(name, fields, what, views)
+        case "enrich":
+            return _enrich(name, fields, what, views, tables)
         case _:
             return _deduplicate(name, fields, what, views)
 
@@ -348,3 +362,60 @@ def _deduplicate(name: str, fields: Fields, what: Field, views: list[str]) -> De
         time_mark=(time or what).mark,
         within_ms=within_ms,
     )
+
+
+def _enrich(
+    name: str, fields: Fields, what: Field, views: list[str], tables: Collection[str]
+) -> EnrichStep:
+    fields.only(
+        "name", "enrich", "table", "by", "columns", "where", "sequence_by", "refresh", "missing"
+    )
+    table, by, columns = fields.need("table"), fields.need("by"), fields.need("columns")
+    if table.text() not in tables:
+        known = ", ".join(tables) or "none"
+        table.fail(
+            f"there is no table {table.text()!r} among the sources: it is one with `table`, or with `jdbc`"
+            f" and without `grows`; there are: {known}"
+        )
+    compared, added = _pairs(by), _pairs(columns)
+    for each, _ in added:
+        if each.lower() in RESERVED_COLUMNS:
+            columns.fail(f"a column cannot be named {each!r}: pipelines use it")
+    where, sequence, refresh, missing = (
+        fields.get(each) for each in ("where", "sequence_by", "refresh", "missing")
+    )
+    if sequence is not None and any(sequence.text() == each for _, each in compared):
+        sequence.fail(f"names the column {sequence.text()!r}, which is in the key")
+    return EnrichStep(
+        name=name,
+        mark=what.mark,
+        input=view_of(what, views),
+        table=table.text(),
+        table_mark=table.mark,
+        by=compared,
+        by_mark=by.mark,
+        columns=added,
+        columns_mark=columns.mark,
+        where=(check_sql(where), where.mark) if where else None,
+        sequence=sequence.text() if sequence else None,
+        sequence_mark=(sequence or what).mark,
+        refresh_ms=duration_ms(refresh) if refresh else REFRESH_MS,
+        missing=Missing(missing.choice(*Missing)) if missing else Missing.KEEP,
+    )
+
+
+def _pairs(field: Field) -> tuple[tuple[str, str], ...]:
+    """Names of columns, `[a, b]`, or pairs of them, `{a: b}`; a name alone stands for both."""
+    if field.is_mapping:
+        found = tuple((name, each.text()) for name, each in field.fields())
+    else:
+        found = tuple((name, name) for name in field.texts())
+    if not found:
+        field.fail("names no column")
+    if len(found) > COLUMNS_MAX:
+        field.fail(f"names more than {COLUMNS_MAX} columns")
+    names = [name for name, _ in found]
+    for name in names:
+        if names.count(name) > 1:
+            field.fail(f"names the column {name!r} twice")
+    return found

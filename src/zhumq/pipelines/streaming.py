@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,11 +16,18 @@ from zhumq.pipelines.failures import offset_words, with_advice
 from zhumq.pipelines.layout import layout_of
 from zhumq.pipelines.progress import QueryProgress
 from zhumq.pipelines.read_checkpoint import FOLDER_PREFIX
+from zhumq.pipelines.refreshed_tables import RefreshedTables
 from zhumq.pipelines.shared_read import SharedRead, retry_seconds
 from zhumq.pipelines.sinks import SinkContext, prepare, start
-from zhumq.pipelines.spec import Pipeline, Sink, TopicSource, TriggerKind
+from zhumq.pipelines.spec import EnrichStep, Pipeline, Sink, TopicSource, TriggerKind
 from zhumq.pipelines.starts import beginning_at
-from zhumq.pipelines.status import ReadProgress, RunStatus, SinkProgress, State
+from zhumq.pipelines.status import (
+    ReadProgress,
+    RunStatus,
+    SinkProgress,
+    State,
+    TableProgress,
+)
 from zhumq.pipelines.stopping import POLL_SECONDS, PipelineFailed, StopRequest
 from zhumq.pipelines.views import Views, build_views
 
@@ -68,6 +75,8 @@ class StreamRun:
     tries_max: int | None = None
     _feeds: list[_Feed] = field(default_factory=list)
     _starts: Mapping[str, Start] = field(default_factory=dict)  # of sinks after a reset
+    _tables: RefreshedTables | None = None  # None without a step that enriches
+    _reported: Mapping[str, TableProgress] = field(default_factory=dict)
 
     def carry_out(self) -> None:
         """Run to the end, or until it is stopped. Raises PipelineFailed for sinks that have failed."""
@@ -76,6 +85,25 @@ class StreamRun:
         if self.checkpoints.finish_reset():
             self.say(f"{self.pipeline.name}: carried out a reset that was interrupted")
         self._starts = self.checkpoints.starts()
+        steps = [each for each in self.pipeline.steps if isinstance(each, EnrichStep)]
+        self.status.tables = {each.name: TableProgress(source=each.table) for each in steps}
+        if steps:
+            self._tables = RefreshedTables(
+                spark=self.spark,
+                pipeline=self.pipeline,
+                checkpoints=self.checkpoints.path,
+                progress=self.status.tables,
+                say=lambda line: self.say(f"{self.pipeline.name}: {line}"),
+            )
+        try:
+            self._run()
+        finally:
+            if self._tables is not None:
+                self._tables.close()
+        self._summarize()
+        self._raise_failures()
+
+    def _run(self) -> None:
         begins = self._plan()
         try:
             for begin in begins:
@@ -89,8 +117,6 @@ class StreamRun:
                     feed.query.stop()
                 if feed.shared is not None:
                     feed.shared.close()
-        self._summarize()
-        self._raise_failures()
 
     def _tries_max(self) -> int:
         return self.tries_max or TRIES_MAX[self.pipeline.trigger.kind]
@@ -146,6 +172,7 @@ class StreamRun:
             progress=read,
             say=self.say,
             tries_max=self._tries_max(),
+            tables=self._tables,
         )
         return lambda: self._started(
             f"read of {name}",
@@ -157,7 +184,7 @@ class StreamRun:
 
     def _views_for(self, sink: str, group: str) -> Views:
         begun = beginning_at(self.pipeline, self._starts.get(sink), self.brokers)
-        return build_views(self.spark, begun, self.brokers, group=group)
+        return build_views(self.spark, begun, self.brokers, group=group, tables=self._tables)
 
     def _group_of(self, name: str) -> str:
         own = self.pipeline.name
@@ -257,6 +284,9 @@ class StreamRun:
                 if progress.sink.error != error:
                     progress.sink.error = error
                     changed = True
+        tables = {name: replace(each) for name, each in self.status.tables.items()}
+        changed |= tables != self._reported
+        self._reported = tables
         if changed:
             self.report()
 

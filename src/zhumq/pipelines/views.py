@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, assert_never
+from typing import Final, Protocol, assert_never
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -14,6 +14,7 @@ from zhumq.pipelines.deduplication import deduplicate
 from zhumq.pipelines.delta_layout import DeltaFailed
 from zhumq.pipelines.delta_table import read_delta
 from zhumq.pipelines.document import Mark
+from zhumq.pipelines.enrichment import MISSING, enrich, keyed
 from zhumq.pipelines.file_source import read_files
 from zhumq.pipelines.functions import load_function
 from zhumq.pipelines.jdbc_source import read_database
@@ -26,9 +27,11 @@ from zhumq.pipelines.spec import (
     QUARANTINE,
     CheckStep,
     DeduplicateStep,
+    EnrichStep,
     ExpectStep,
     FilesSource,
     JdbcSource,
+    Missing,
     OnChange,
     OnError,
     ParseStep,
@@ -65,6 +68,12 @@ class Views:
         return self.frames[sink.input]
 
 
+class Tables(Protocol):
+    """Where enrich steps get their tables from, as `enrichment.keyed` makes them."""
+
+    def of(self, step: EnrichStep, session: SparkSession, *, streaming: bool) -> DataFrame: ...
+
+
 @dataclass(slots=True, kw_only=True)
 class _Build:
     """What the steps so far have made."""
@@ -73,13 +82,19 @@ class _Build:
     pipeline: Pipeline
     brokers: Brokers | None
     counters: Counters
+    tables: Tables | None  # None: the views of the sources
     frames: dict[str, DataFrame] = field(default_factory=dict)
     bad: list[DataFrame] = field(default_factory=list)
     quarantined: dict[str, list[DataFrame]] = field(default_factory=dict)
 
 
 def build_views(
-    spark: SparkSession, pipeline: Pipeline, brokers: Brokers, *, group: str | None
+    spark: SparkSession,
+    pipeline: Pipeline,
+    brokers: Brokers,
+    *,
+    group: str | None,
+    tables: Tables | None = None,
 ) -> Views:
     """Every view of the pipeline, in a new session, so that their names do not collide with others."""
     session = new_session(spark)
@@ -99,7 +114,7 @@ def build_views(
             case _:
                 assert_never(source)
         sources[source.name] = frame
-    return build_steps(session, pipeline, sources, brokers)
+    return build_steps(session, pipeline, sources, brokers, tables)
 
 
 def new_session(spark: SparkSession) -> SparkSession:
@@ -118,10 +133,13 @@ def build_steps(
     pipeline: Pipeline,
     sources: Mapping[str, DataFrame],
     brokers: Brokers | None,
+    tables: Tables | None = None,
 ) -> Views:
     """The views of the sources, which are given, and of the steps."""
     counters = Counters(streaming=any(frame.isStreaming for frame in sources.values()))
-    build = _Build(session=session, pipeline=pipeline, brokers=brokers, counters=counters)
+    build = _Build(
+        session=session, pipeline=pipeline, brokers=brokers, counters=counters, tables=tables
+    )
     for name, frame in sources.items():
         build.frames[name] = frame
         frame.createOrReplaceTempView(name)
@@ -211,6 +229,8 @@ def _apply(build: _Build, step: Step) -> DataFrame:
             return _expect(build, step)
         case DeduplicateStep():
             return deduplicate(frames[step.input], step)
+        case EnrichStep():
+            return _enrich(build, step)
         case _:
             assert_never(step)
 
@@ -255,6 +275,25 @@ def _expect(build: _Build, step: ExpectStep) -> DataFrame:
             rows = dead_letters(named, build.pipeline.name, step.name)
         build.quarantined.setdefault(name, []).append(rows.drop(MESSAGE))
     return found.rows
+
+
+def _enrich(build: _Build, step: EnrichStep) -> DataFrame:
+    rows = build.frames[step.input]
+    if build.tables is None:
+        table = keyed(build.frames[step.table], step)
+    else:
+        table = build.tables.of(step, build.session, streaming=rows.isStreaming)
+    rows = enrich(rows, table, step)
+    rows = build.counters.count(rows, step.name, {MISSING: F.col(REASON).isNotNull()})
+    match step.missing:
+        case Missing.KEEP:
+            return rows.drop(REASON)
+        case Missing.DROP:
+            return rows.where(F.col(REASON).isNull()).drop(REASON)
+        case Missing.DEAD_LETTERS:
+            return _without_bad(build, rows, step.name)
+        case _:
+            assert_never(step.missing)
 
 
 def _without_bad(build: _Build, rows: DataFrame, step: str) -> DataFrame:

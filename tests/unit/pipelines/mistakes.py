@@ -194,6 +194,8 @@ MISTAKES = (
     _kind("an action that is none", "action: fail", "action: stop", "action: stop", "must be one of warn, drop, quarantine, fail"),
     _kind("a rule with an open bracket", "rule: amount < 1000000", "rule: (amount < 1000000", "rule: (amount", "the bracket ( is not closed"),
     _kind("a text with an open quote", "rule: amount < 1000000", "rule: amount < '1000000", "rule: amount <", "the quote ' is not closed"),
+    _kind("a table to enrich from that is a stream", "deduplicate: good\n    by: [id]\n    within: 10 minutes", "enrich: good\n    table: drops\n    by: id\n    columns: [at]", "    table: drops", "there is no table 'drops' among the sources"),
+    _kind("a join with a stream without a watermark", "JOIN countries ON once.id = countries.id", "JOIN drops ON once.id = drops.id", "JOIN drops", "joins the stream drops, which has no watermark"),
     _kind("duplicates within no time", "within: 10 minutes", "within: 0s", "within: 0s", "must be longer than 0"),
     _kind("SQL that is no query", "SELECT once.id, amount\n", "DELETE FROM once\n", "DELETE FROM once", "a query begins with SELECT or WITH, not DELETE"),
     _kind("a misspelled SELECT", "SELECT once.id", "SELCT once.id", "SELCT", "did you mean SELECT?"),

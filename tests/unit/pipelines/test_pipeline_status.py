@@ -16,6 +16,7 @@ from zhumq.pipelines.status import (
     SinkProgress,
     State,
     StatusFile,
+    TableProgress,
     known_runs,
     timestamp,
 )
@@ -197,3 +198,17 @@ def test_files_have_no_lag_and_do_not_hide_that_of_a_topic() -> None:
     sink = SinkProgress(name="table")
     assert QueryProgress(sink).update({**report, "sources": [files]}, list)
     assert (sink.rows_in, sink.lag) == (3, None)
+
+
+def test_the_tables_that_steps_enrich_from_are_in_the_status(tmp_path: Path) -> None:
+    run = status(State.DONE)
+    run.tables["named"] = TableProgress(source="customers", rows=1200, reads=2, read_at="10:00")
+    file = StatusFile(tmp_path, "orders")
+    file.folder.mkdir()
+    file.write(run)
+    found = file.read()
+    assert found is not None
+    assert found.tables == run.tables
+    assert found.tables["named"].words() == "1,200 rows of customers, read at 10:00"
+    found.tables["named"].error = "no such table"
+    assert found.tables["named"].words().endswith("10:00; it cannot be read now: no such table")
