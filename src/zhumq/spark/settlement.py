@@ -15,6 +15,7 @@ from zhumq.spark.decisions import (
     NO_BATCH,
     Decision,
     DecisionLog,
+    ensure_decisions,
     ids_of,
     log_id,
     read_decisions,
@@ -130,6 +131,8 @@ def finish(options: WriteOptions, chosen: Sequence[tuple[str, PreparedState]]) -
 def end_open(options: WriteOptions, group: str) -> None:
     """End what a query has left open that does not run again: commit what is decided, roll the rest back."""
     if _open_ids(options, group):
+        # Someone may have deleted it: what it does not know of is rolled back.
+        ensure_decisions(options.bootstrap, security=options.security.security())
         settle(options, Batch(group=group, run=ENDED, number=NO_BATCH), is_commit=False)
 
 
