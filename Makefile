@@ -22,7 +22,7 @@ SOURCES := $(wildcard src tests examples tools simulation chaos benchmarks confo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test thorough long check static kcat chromium jdbc conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench lookup schemas pending-delays scale spark-chaos spark-sink-chaos spark-sinks spark-volume supply-chain package package-test docs site patterns recording console-speed clean
+.PHONY: help run test thorough long check static kcat chromium jdbc conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench lookup schemas pending-delays scale spark-chaos spark-sink-chaos spark-sinks spark-volume shop-day supply-chain package package-test docs site patterns recording console-speed clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
@@ -143,6 +143,9 @@ spark-chaos: $(READY)  ## kill the driver and the broker of an archive query, th
 
 spark-sink-chaos: $(READY)  ## kill the driver, the executors and the broker of an exactly-once sink, then audit it (KILLS=20 SEED=1)
 	ZHUMQ_SPARK_KILLS=$(KILLS) ZHUMQ_SPARK_SEED=$(SEED) $(BIN)/pytest -q -s -n 0 tests/integration/spark/test_sink_kills.py
+
+shop-day: $(READY)  ## a day in a shop: change topics and click logs through pipelines on Spark while drivers, executors and brokers are killed, compared row by row (ROWS=100000 KILLS=20 SEED=1)
+	$(BIN)/python -m chaos.shop_day --rows $(or $(ROWS),100000) --kills $(KILLS) --seed $(SEED)
 
 spark-sinks: $(READY)  ## rows a second and the duration of a micro-batch, of the Spark sink with and without exactlyOnce
 	$(BIN)/python -m benchmarks.spark_sinks

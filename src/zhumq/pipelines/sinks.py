@@ -29,8 +29,10 @@ from zhumq.pipelines.merging import changes_of
 from zhumq.pipelines.replay import throttled
 from zhumq.pipelines.routing import MESSAGE
 from zhumq.pipelines.spec import (
+    DEAD_LETTERS,
     FILE_FORMATS,
     ConsoleSink,
+    DeadLetters,
     EmptySink,
     MergeSink,
     Pipeline,
@@ -155,11 +157,11 @@ def cause_named(context: SinkContext) -> Iterator[None]:
         raise BatchFailed(context.explain(error)) from error
 
 
-def dead_letter_sink(topic: str, mark: Mark) -> TopicSink:
+def dead_letter_sink(given: DeadLetters) -> TopicSink:
     """The sink for bad rows."""
     return TopicSink(
-        name="dead_letters", mark=mark, input="", topic=topic, key=None, value=None,
-        keep=("headers",), mode="append", rate=None, options={},
+        name=DEAD_LETTERS, mark=given.mark, input="", topic=given.topic, key=None, value=None,
+        keep=("headers",), mode="append", rate=None, options=given.options,
     )  # fmt: skip
 
 
@@ -168,7 +170,7 @@ def all_sinks(pipeline: Pipeline) -> list[Sink]:
     given = pipeline.dead_letters
     return [
         *pipeline.sinks,
-        *([] if given is None else [dead_letter_sink(given.topic, given.mark)]),
+        *([] if given is None else [dead_letter_sink(given)]),
     ]
 
 

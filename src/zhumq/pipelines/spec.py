@@ -424,6 +424,7 @@ class DeadLetters:
 
     topic: str
     mark: Mark
+    options: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -377,13 +377,14 @@ def _dead_letters(field: Field | None, streamed: tuple[Source, ...]) -> DeadLett
     if field is None:
         return None
     fields = field.fields()
-    fields.only("topic")
+    fields.only("topic", "options")
     what = fields.need("topic")
     topic = target_topic(what)
     for source in streamed:
         if isinstance(source, TopicSource):
             refuse_endless_dead_letters(what, topic, source.options.get("subscribe", "").split(","))
-    return DeadLetters(topic=topic, mark=field.mark)
+    options = sink_options(fields.get("options"))
+    return DeadLetters(topic=topic, mark=field.mark, options=options)
 
 
 def _report(field: Field | None) -> Report | None:

@@ -1,14 +1,10 @@
-"""Helpers of archive tests under faults: a steady producer, a driver to kill, a reader of the table."""
+"""Helpers of archive tests under faults: a steady producer, a reader of the table."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,18 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import KafkaError, Message, Producer
 from pyspark.sql import SparkSession
-from spark_support import wait_until
 
 from zhumq.pipelines.library_files import find_pipeline
 from zhumq.pipelines.runner import RunOptions, run_pipeline
 from zhumq.pipelines.spec_reader import load_pipeline
 from zhumq.pipelines.status import RunStatus
 
-DRIVER_GONE_SECONDS_MAX = 90.0
 RECORDS_PER_ROUND = 50
 ROUND_SECONDS = 0.1
-# A driver that is soon killed gains nothing from the second compiler.
-SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Feeder:
@@ -156,92 +148,6 @@ def _changed(file: Path, rows: Any) -> Iterator[None]:
         yield
     finally:
         file.write_bytes(before)
-
-
-PIPELINE_RUN = ("-m", "zhumq", "pipeline", "run")
-
-
-class Driver:
-    """`zhumq pipeline run` or another program as a process, with all that it starts: a JVM, Python workers."""
-
-    def __init__(
-        self,
-        words: list[str],
-        log: Path,
-        *,
-        program: Sequence[str] = PIPELINE_RUN,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
-        self._log = log
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, *program, *words],
-                env={
-                    **os.environ,
-                    "JAVA_TOOL_OPTIONS": SHORT_LIVED_JAVA,
-                    **(environment or {}),
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
-    def wait(self, seconds: float) -> int:
-        return self._process.wait(seconds)
-
-    def stop(self) -> None:
-        """Send SIGTERM: a run of a pipeline finishes its batch and ends."""
-        self._process.terminate()
-
-    def kill(self, what: str) -> None:
-        """Send SIGKILL to the Python driver, to its JVM, or to all; the other processes must end too."""
-        for pid in self.processes() if what == "all" else [self._one(what)]:
-            _kill(pid)
-        # A JVM ends when its driver does, and the other way round.
-        self.wait_until_gone()
-
-    def end(self) -> None:
-        for pid in self.processes():
-            _kill(pid)
-        self.wait_until_gone()
-
-    def wait_until_gone(self) -> None:
-        wait_until(
-            lambda: self._process.poll() is not None and not self.processes(),
-            "the driver and all its processes are gone",
-            seconds=DRIVER_GONE_SECONDS_MAX,
-        )
-
-    def processes(self) -> list[int]:
-        """All processes in the driver's session, without zombies."""
-        found = []
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit():
-                try:
-                    fields = (folder / "stat").read_text().rpartition(")")[2].split()
-                except OSError:
-                    continue
-                if int(fields[3]) == self._process.pid and fields[0] != "Z":
-                    found.append(int(folder.name))
-        return found
-
-    def _one(self, what: str) -> int:
-        if what == "jvm":
-            for pid in self.processes():
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if words[0].endswith(b"java") and b"org.apache.spark.deploy.SparkSubmit" in words:
-                    return pid
-        return self._process.pid  # Also if the JVM does not run yet.
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from archive_support import Driver
+from chaos.spark_driver import Driver
 from spark_support import create_topic, produce, wait_until
 
 from zhumq.spark.cluster_client import ClusterClient

@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from archive_support import Driver, Feeder, Table, run_here
+from archive_support import Feeder, Table, run_here
+from chaos.spark_driver import Driver
 from pyspark.sql import SparkSession
 from spark_support import create_topic, wait_until
 

@@ -13,7 +13,8 @@ pytest.importorskip("deltalake")
 
 import deltalake
 import pyarrow.dataset
-from archive_support import Driver, Feeder
+from archive_support import Feeder
+from chaos.spark_driver import Driver
 from pipeline_support import read_topic
 from sink_support import TWO_PHASE, committed, open_transactions
 from spark_support import create_topic, wait_until
@@ -154,7 +155,7 @@ def test_a_backfill_beside_the_stream_is_killed_and_repeated(tmp_path: Path) -> 
             feeder.stop()
             wait_for("newest", len(feeder.acknowledged))
             wait_for("delta", len(feeder.acknowledged) + PARTITIONS * (END - BEGIN))
-            stream.stop()
+            stream.ask_to_stop()
             assert stream.wait(RUN_SECONDS_MAX) == 0, (tmp_path / "stream.log").read_text()[-3000:]
         finally:
             stream.end()

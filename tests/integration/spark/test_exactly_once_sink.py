@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+from chaos.spark_cluster import standalone_cluster
 from pyspark.sql import DataFrame, SparkSession, functions
 from sink_support import TWO_PHASE, Sink, committed, open_transactions
 from spark_support import create_topic, wait_until
-from standalone_support import standalone_cluster
 
 from zhumq.testing.process import BrokerProcess, broker_process
 

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from archive_support import Driver
+from chaos.spark_driver import Driver
 from pyspark.sql import SparkSession
 from spark_support import wait_until
 from test_merge_tables import some_changes, versions

@@ -13,8 +13,8 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 import pyarrow.parquet as pq
+from chaos.spark_cluster import HOST, standalone_cluster
 from spark_support import create_topic, produce
-from standalone_support import HOST, standalone_cluster
 
 from zhumq.testing.process import broker_process
 

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 import pyarrow.dataset
-from archive_support import Driver
+from chaos.spark_driver import Driver
 from pipeline_support import Pipelines, read_topic
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it

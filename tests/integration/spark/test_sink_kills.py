@@ -11,10 +11,11 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from archive_support import Driver, Feeder
+from archive_support import Feeder
+from chaos.spark_cluster import Standalone, standalone_cluster
+from chaos.spark_driver import Driver
 from sink_support import PARTITIONS, SOURCE, TWO_PHASE, Sink, check
 from spark_support import wait_until
-from standalone_support import Standalone, standalone_cluster
 
 from zhumq.testing.process import BrokerProcess, broker_process
 

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 import secured_driver
-from standalone_support import standalone_cluster
+from chaos.spark_cluster import standalone_cluster
 
 from zhumq import Admin
 from zhumq.testing.secured import secured_broker

@@ -7,9 +7,10 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from archive_support import Driver, Table
+from archive_support import Table
+from chaos.spark_cluster import standalone_cluster
+from chaos.spark_driver import Driver
 from spark_support import create_topic, produce
-from standalone_support import standalone_cluster
 
 from zhumq.testing.process import broker_process
 

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from archive_support import Driver
+from chaos.spark_driver import Driver
 from pipeline_support import Pipelines, read_topic
 from pyspark.sql import SparkSession
 from spark_support import create_topic, produce

@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("deltalake")
 
 import deltalake
-from archive_support import PIPELINE_RUN, Driver
+from chaos.spark_driver import PIPELINE_RUN, Driver
 from spark_support import create_topic, produce, wait_until
 from test_merge_tables import Change, newest_rows, some_changes
 

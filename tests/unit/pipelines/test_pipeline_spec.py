@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from zhumq.pipelines.document import FILE_BYTES_MAX, SpecInvalid, parse_document, read_document
 from zhumq.pipelines.library_files import NoSuchPipeline, find_pipeline, shipped
+from zhumq.pipelines.sinks import all_sinks
 from zhumq.pipelines.spec import (
     ChangeFormat,
     CheckStep,
@@ -103,6 +104,20 @@ def test_a_file_has_sources_steps_and_sinks() -> None:
     assert topic.keep == ("headers", "timestamp")
     assert pipeline.dead_letters is not None
     assert pipeline.dead_letters.topic == "orders.dlq"
+    assert pipeline.dead_letters.options == {}
+
+
+def test_dead_letters_have_the_options_of_a_topic_sink() -> None:
+    text = GOOD + '  options: {exactlyOnce: "true"}\n'
+    sink = all_sinks(parse(text))[-1]
+    assert isinstance(sink, TopicSink)
+    assert (sink.name, sink.topic, sink.options) == (
+        "dead_letters",
+        "orders.dlq",
+        {"exactlyOnce": "true"},
+    )
+    found = refusal(GOOD + '  options: {exactlyTwice: "true"}\n')
+    assert found.startswith("f.yml:39: dead_letters.options.exactlyTwice: ")
 
 
 def test_parameters_are_filled_in_and_can_be_given() -> None:

@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
-from spark_support import wait_until
 
 from zhumq.spark.session import prepare_environment
+from zhumq.testing.cluster import wait_for
 
 SPARK_HOME = Path(pyspark.__file__).parent
+START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
 HOST = "127.0.0.1"
 EXECUTOR = b"CoarseGrainedExecutorBackend"
+PYTHON_WORKER = b"pyspark.daemon"  # it forks the workers, which have its command line
 # The daemons log their addresses at this level.
 LOG4J = """\
 status = error
@@ -48,6 +50,18 @@ class Standalone:
 
     def executor_pids(self) -> list[int]:
         """The executors that run now: a worker starts them in its folder."""
+        return self._pids(EXECUTOR)
+
+    def kill_executor(self, choices: random.Random) -> bool:
+        """Send SIGKILL to one of them; its worker starts another one. False: none runs."""
+        return _kill_one(self.executor_pids(), choices)
+
+    def kill_python_worker(self, choices: random.Random) -> bool:
+        """Send SIGKILL to a Python process of an executor. False: none runs."""
+        return _kill_one(self._pids(PYTHON_WORKER), choices)
+
+    def _pids(self, word: bytes) -> list[int]:
+        """The processes with a word in their command that run in the folder of a worker."""
         found = []
         for process in Path("/proc").iterdir():
             if process.name.isdigit():
@@ -57,18 +71,17 @@ class Standalone:
                 except OSError:
                     continue
                 is_ours = any(folder.is_relative_to(each) for each in self.work_dirs)
-                if is_ours and EXECUTOR in words:
+                if is_ours and word in words:
                     found.append(int(process.name))
         return sorted(found)
 
-    def kill_executor(self, choices: random.Random) -> bool:
-        """Send SIGKILL to one of them; its worker starts another one. False: none runs."""
-        pids = self.executor_pids()
-        with suppress(ProcessLookupError):
-            if pids:
-                os.kill(choices.choice(pids), signal.SIGKILL)
-                return True
-        return False
+
+def _kill_one(pids: list[int], choices: random.Random) -> bool:
+    with suppress(ProcessLookupError):
+        if pids:
+            os.kill(choices.choice(pids), signal.SIGKILL)
+            return True
+    return False
 
 
 @contextmanager
@@ -107,7 +120,7 @@ def _daemon(name: str, words: list[str], configuration: Path, log: Path) -> Iter
         "SPARK_DAEMON_MEMORY": "256m",
     }
     with log.open("wb") as output:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603 (Spark's own)
             [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *words],
             env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
         )  # fmt: skip
@@ -123,7 +136,7 @@ def _daemon(name: str, words: list[str], configuration: Path, log: Path) -> Iter
 
 
 def _wait_for(pattern: str, log: Path) -> str:
-    wait_until(lambda: re.search(pattern, log.read_text()) is not None, f"{log.name}: {pattern}")
-    found = re.search(pattern, log.read_text())
-    assert found is not None
+    found = wait_for(
+        lambda: re.search(pattern, log.read_text()), f"{pattern} in {log}", START_SECONDS_MAX
+    )
     return found[1]
