@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from chaos.interruption import EXIT_INTERRUPTED, can_be_interrupted
+from chaos.interruption import interruptible
 from chaos.modes import (
     damages,
     kills_of_group_coordinators,
@@ -124,14 +124,5 @@ def _print_line(line: str) -> None:
     sys.stdout.flush()
 
 
-def _main_that_can_be_interrupted() -> int:
-    with can_be_interrupted():
-        try:
-            return main()
-        except KeyboardInterrupt:
-            _print_line("interrupted: the brokers are killed, their data stays")
-            return EXIT_INTERRUPTED
-
-
 if __name__ == "__main__":
-    sys.exit(_main_that_can_be_interrupted())
+    sys.exit(interruptible(main, "the brokers are killed, their data stays"))

@@ -3,7 +3,8 @@
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,17 @@ def can_be_interrupted() -> Iterator[None]:
         # The run has ended what it knows. An interrupted start has left a process without an owner, and a second
         # Ctrl-C those that were not ended yet.
         end_children()
+
+
+def interruptible(main: Callable[[], int], words: str) -> int:
+    """The exit code of a program; one that is interrupted says these words."""
+    with can_be_interrupted():
+        try:
+            return main()
+        except KeyboardInterrupt:
+            sys.stdout.write(f"interrupted: {words}\n")
+            sys.stdout.flush()
+            return EXIT_INTERRUPTED
 
 
 def end_children() -> None:

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from chaos.interruption import EXIT_INTERRUPTED, can_be_interrupted
+from chaos.interruption import interruptible
 from chaos.shop_day.generator import ROWS_MIN
 from chaos.shop_day.run import DayOptions, run_day
 
@@ -47,14 +47,5 @@ def _print_line(line: str) -> None:
     sys.stdout.flush()
 
 
-def _main_that_can_be_interrupted() -> int:
-    with can_be_interrupted():
-        try:
-            return main()
-        except KeyboardInterrupt:
-            _print_line("interrupted: the processes are killed, the data stays")
-            return EXIT_INTERRUPTED
-
-
 if __name__ == "__main__":
-    sys.exit(_main_that_can_be_interrupted())
+    sys.exit(interruptible(main, "the processes are killed, the data stays"))

@@ -167,7 +167,7 @@ def commit_offsets(
         check(f"reset {group!r} in {topic} partition {partition}", code)
 
 
-def delete_offsets(
+def delete_in_topic(
     connection: ClusterConnection, group: str, topic: str, partitions: Sequence[int]
 ) -> None:
     """Delete the offsets of a group in partitions of a topic that no member reads."""

@@ -252,10 +252,7 @@ def reset_offsets(
         if partition not in numbers:
             raise NotFound(f"{topic!r} has no partition {partition}")
         numbers = [partition]
-    described = _describe(connection, [group])[group]
-    if isinstance(described, AdminError):
-        raise described
-    if described.members:
+    if _described(connection, group).members:
         raise InUse(f"group {group!r} has members", "stop its consumers first")
     before = committed_offsets(connection, group)
     target = resolve_offsets(connection, topic, numbers, position)
@@ -280,12 +277,9 @@ def delete_offsets(connection: ClusterConnection, group: str, topic: str) -> lis
 
     Raises NotFound, and InUse if members read the topic.
     """
-    from zhumq.admin.group_requests import delete_offsets  # noqa: PLC0415 - as above
+    from zhumq.admin.group_requests import delete_in_topic  # noqa: PLC0415 - as above
 
-    described = _describe(connection, [group])[group]
-    if isinstance(described, AdminError):
-        raise described
-    if described.state is None:
+    if _described(connection, group).state is None:
         raise _no_such_group(group)
     held = committed_offsets(connection, group)
     partitions = sorted(partition for name, partition in held if name == topic)
@@ -293,7 +287,7 @@ def delete_offsets(connection: ClusterConnection, group: str, topic: str) -> lis
         raise NotFound(
             f"group {group!r} has no offsets in {topic!r}", f"see `zhumq group describe {group}`"
         )
-    delete_offsets(connection, group, topic, partitions)
+    delete_in_topic(connection, group, topic, partitions)
     return partitions
 
 
@@ -324,6 +318,14 @@ def _describe(
     from zhumq.admin.group_requests import describe  # noqa: PLC0415 - as above
 
     return describe(connection, groups)
+
+
+def _described(connection: ClusterConnection, group: str) -> "Description":
+    """A group as its coordinator knows it. Raises AdminError."""
+    found = _describe(connection, [group])[group]
+    if isinstance(found, AdminError):
+        raise found
+    return found
 
 
 def _latest(connection: ClusterConnection, places: "set[Place]") -> "dict[Place, int]":

@@ -230,14 +230,23 @@ class TransactionalConsumer:
                 if place in self._unplaced:
                     continue
                 if task.offset < self._placed.get(place, 0):
-                    self._unplaced[place] = self._placed.pop(place)
-                    self._placed_at = 0.0
-                    continue
+                    at = self._placed.pop(place)
+                    if at <= self._log_end(message):
+                        self._unplaced[place] = at
+                        self._placed_at = 0.0
+                        continue
+                    # The log does not reach to the position: its topic was made again, or has lost messages.
                 found.append(task)
             elif not is_transient(error):
                 text = f"cannot read {message.topic()!r}: {error.str()}"
                 raise RequestFailed(self._waiting.explain(text))
         return found
+
+    def _log_end(self, message: Any) -> int:
+        """The end of the message's partition, as it was fetched with the message."""
+        place = confluent_kafka.TopicPartition(message.topic(), message.partition())
+        _, end = self._consumer.get_watermark_offsets(place, cached=True)
+        return int(end)
 
     def _assigned(self, consumer: Any, places: list[Any]) -> None:
         del consumer

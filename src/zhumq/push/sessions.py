@@ -135,7 +135,9 @@ class Sessions:
         """Wait for a consumer whose connection broke while it held messages, then park its session."""
         if session.state is SessionState.PARKED:
             return
-        self._spawn(self._count_absence(session, is_saved=False))
+        # A stream saves what it changes: a session that is retrying is saved as it is.
+        is_saved = session.state is SessionState.RETRYING
+        self._spawn(self._count_absence(session, is_saved=is_saved))
 
     async def resume(self, group: str, consumer: str) -> PushSession | None:
         """Resume a session, as `zhumq session resume` asks. None: this broker has no such session."""

@@ -10,19 +10,10 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from cli_support import Cli, command, environment
+from copy_pipeline import COPY, QUICK_JAVA, WAIT_SECONDS_MAX
 
 from zhumq.cli.main import run
 
-QUICK_JAVA = "-XX:TieredStopAtLevel=1"  # a short run ends before the second compiler pays off
-WAIT_SECONDS_MAX = 200.0
-COPY = """\
-name: copy
-trigger: {trigger}
-sources:
-  records: {{topic: orders, from: earliest}}
-sinks:
-  copied: {{from: records, topic: copied}}
-"""
 NOTE = {
     "name": "20260131T120000000000Z", "pipeline": "copy", "begin": "earliest", "end": "latest", "asked": [],
     "sinks": ["copied"], "ranges": {}, "read_by": {"copied": []}, "number": 0, "allow_missing": False, "replace": False, "shapes": {},

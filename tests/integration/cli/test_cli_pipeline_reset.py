@@ -10,19 +10,9 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from cli_support import Cli, command, environment
+from copy_pipeline import COPY, QUICK_JAVA, WAIT_SECONDS_MAX
 
 from zhumq.cli.main import run
-
-QUICK_JAVA = "-XX:TieredStopAtLevel=1"  # a short run ends before the second compiler pays off
-WAIT_SECONDS_MAX = 200.0
-COPY = """\
-name: copy
-trigger: {trigger}
-sources:
-  records: {{topic: orders, from: earliest}}
-sinks:
-  copied: {{from: records, topic: copied}}
-"""
 
 
 def test_what_cannot_be_reset_is_one_line(

@@ -10,19 +10,9 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from cli_support import Cli, command, environment
+from copy_pipeline import COPY, QUICK_JAVA, WAIT_SECONDS_MAX
 
 from zhumq.cli.main import run
-
-QUICK_JAVA = "-XX:TieredStopAtLevel=1"  # a short run ends before the second compiler pays off
-WAIT_SECONDS_MAX = 300.0
-COPY = """\
-name: copy
-trigger: {trigger}
-sources:
-  records: {{topic: orders, from: earliest}}
-sinks:
-  copied: {{from: records, topic: copied}}
-"""
 
 
 def test_a_batch_has_nothing_to_upgrade(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,11 +14,9 @@ pytest.importorskip("pyarrow")
 
 import pyarrow.dataset
 from cli_support import Cli, command, environment
+from copy_pipeline import QUICK_JAVA, WAIT_SECONDS_MAX
 
 from zhumq.cli.main import run
-
-QUICK_JAVA = "-XX:TieredStopAtLevel=1"  # a short run ends before the second compiler pays off
-WAIT_SECONDS_MAX = 200.0
 
 
 def test_the_pipelines_that_come_with_zhumq_are_listed(

@@ -164,6 +164,22 @@ def test_a_partition_with_an_open_transaction_begins_at_its_committed_position(
     assert (first[0].topic, first[0].offset) == (source, 50)
 
 
+def test_a_group_whose_position_is_behind_the_log_reads_it_from_its_beginning(
+    bootstrap: str,
+) -> None:
+    """As of a topic that was deleted and made again."""
+    source, group = fill(bootstrap, 100, partitions=1), f"ahead-{SEED}"
+    with (
+        TransactionalProducer(bootstrap, transactional_id=group) as producer,
+        producer.transaction() as transaction,
+    ):
+        ahead = {TopicPartition(source, 0): 500}
+        transaction.commit_offsets(ahead, GroupMetadata(group=group))
+    with TransactionalConsumer(source, group=group, bootstrap=bootstrap) as consumer:
+        first = until(consumer.poll)
+    assert (first[0].topic, first[0].offset) == (source, 0)
+
+
 def test_a_worker_sends_the_outputs_of_a_task_once_whatever_its_handler_raises(
     bootstrap: str,
 ) -> None:
