@@ -19,6 +19,7 @@ from zhumq.broker.ring_file import RingFile
 from zhumq.history.fields import Sample, combine
 from zhumq.history.ring import COARSE, FINE
 from zhumq.testing.broker import RunningBroker, broker
+from zhumq.web.console_files import files_path
 
 SECONDS_MAX = 60.0
 LEFT = 30  # messages that billing is behind by when the broker starts
@@ -180,7 +181,8 @@ def test_a_trend_is_that_of_all_samples_and_not_of_two(page: Page) -> None:
 
     def trend(lags: list[float | None]) -> dict[str, object]:
         found: dict[str, object] = page.evaluate(
-            "async (lags) => (await import('/console/trend.js')).trendOf(lags, 10000)", lags
+            "async ([path, lags]) => (await import(`${path}/trend.js`)).trendOf(lags, 10000)",
+            [files_path(), lags],
         )
         return found
 
@@ -200,8 +202,8 @@ def test_a_disk_is_full_when_it_goes_on_as_before(page: Page) -> None:
 
     def forecast(used: list[float | None]) -> dict[str, object]:
         found: dict[str, object] = page.evaluate(
-            "async ([used, stepMs]) => (await import('/console/disk_forecast.js')).diskForecast(used, stepMs, 1000)",
-            [used, hour_ms],
+            "async ([path, used, stepMs]) => (await import(`${path}/disk_forecast.js`)).diskForecast(used, stepMs, 1000)",
+            [files_path(), used, hour_ms],
         )
         return found
 

@@ -66,6 +66,11 @@ class ClusterState:
     unwell: tuple[UnwellPartition, ...]  # by topic and partition
 
 
+def cluster_id(connection: ClusterConnection) -> str:
+    """The id of the cluster. Without the topics, of which there may be many."""
+    return connection.ask("describe the cluster", AdminClient.describe_cluster).cluster_id or ""
+
+
 def describe_cluster(connection: ClusterConnection) -> ClusterState:
     """The brokers, how many partitions each leads, and the partitions that are unwell."""
     metadata = connection.metadata()

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import NotFound, Unavailable
+from zhumq.admin.topics import topic_description
 from zhumq.model.address import Address
 
 
@@ -21,23 +22,31 @@ def find_leaders(
 
     Raises NotFound, and Unavailable if the one partition that is asked for has no leader.
     """
+    if topic is None:
+        return _all_leaders(connection)
+    found = {each.id: each.leader for each in topic_description(connection, topic).partitions}
+    if partition is not None:
+        if partition not in found:
+            raise NotFound(f"{topic!r} has no partition {partition}")
+        if found[partition] is None:
+            raise Unavailable(f"{topic}-{partition} has no leader")
+        found = {partition: found[partition]}
+    return {(topic, index): _leader(node) for index, node in found.items() if node is not None}
+
+
+def _all_leaders(connection: ClusterConnection) -> dict[tuple[str, int], Leader]:
     metadata = connection.metadata()
-    brokers: dict[int, Any] = metadata.brokers
-    names = metadata.topics if topic is None else {topic: metadata.topics.get(topic)}
-    leaders = {}
-    for name, each in names.items():
-        if each is None:
-            raise NotFound(f"there is no topic {name!r}", "see `zhumq topic list`")
-        indexes = each.partitions if partition is None else [partition]
-        for index in indexes:
-            if index not in each.partitions:
-                raise NotFound(f"{name!r} has no partition {index}")
-            leader = brokers.get(each.partitions[index].leader)
-            if leader is not None:
-                leaders[name, index] = Leader(leader.id, str(Address(leader.host, leader.port)))
-            elif partition is not None:
-                raise Unavailable(f"{name}-{index} has no leader")
-    return leaders
+    leaders = {node.id: _leader(node) for node in metadata.brokers.values()}
+    return {
+        (name, index): leaders[each.leader]
+        for name, topic in metadata.topics.items()
+        for index, each in topic.partitions.items()
+        if each.leader in leaders
+    }
+
+
+def _leader(node: Any) -> Leader:
+    return Leader(node.id, str(Address(node.host, node.port)))
 
 
 def by_leader(

@@ -8,7 +8,7 @@ from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import AlreadyExists
 from zhumq.admin.messages import read_messages
 from zhumq.admin.offsets import EARLIEST, LATEST, resolve_offsets
-from zhumq.admin.topics import create_topic
+from zhumq.admin.topics import create_topic, topic_descriptions
 
 TOPIC: Final = "_pipelines"
 DOCUMENT_BYTES_MAX: Final = 64 * 1024
@@ -35,14 +35,14 @@ class PublishedRun:
 
 def make_topic(connection: ClusterConnection) -> None:
     """Create the topic unless it exists."""
-    if TOPIC not in connection.metadata().topics:
+    if TOPIC not in topic_descriptions(connection, [TOPIC]):
         with contextlib.suppress(AlreadyExists):
             create_topic(connection, TOPIC, partitions=1, settings=SETTINGS)
 
 
 def read_runs(connection: ClusterConnection) -> list[PublishedRun]:
     """The newest message of each pipeline, by name. None if nothing was published, or the caller may not see the topic."""
-    if TOPIC not in connection.metadata().topics:
+    if TOPIC not in topic_descriptions(connection, [TOPIC]):
         return []
     ends = resolve_offsets(connection, TOPIC, [_PARTITION], LATEST)
     first = resolve_offsets(connection, TOPIC, [_PARTITION], EARLIEST)[_PARTITION]

@@ -185,9 +185,9 @@ def broker_setting(connection: ClusterConnection, name: str) -> str:
     """The value of a setting that all brokers share, as one of them has it."""
 
     def request(admin: AdminClient, seconds: float) -> str:
-        # A live broker of fresh metadata: earlier metadata may name a dead one.
-        alive = admin.list_topics(timeout=seconds).brokers
-        resource = ConfigResource(ResourceType.BROKER, str(next(iter(alive))))
+        # A broker that is alive now: the client's metadata may name a dead one.
+        alive = admin.describe_cluster(request_timeout=seconds).result().nodes
+        resource = ConfigResource(ResourceType.BROKER, str(alive[0].id))
         futures = admin.describe_configs([resource], request_timeout=seconds)
         return str(futures[resource].result()[name].value)
 

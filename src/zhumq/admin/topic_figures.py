@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from confluent_kafka import TopicPartitionInfo
 
 from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import Refused
 from zhumq.admin.offsets import known_ends, known_starts
 from zhumq.admin.sizes import sizes_by_replica
+from zhumq.admin.topics import topic_descriptions
 from zhumq.model.ids import TopicPartition
 
 Place = tuple[str, int]  # topic and partition
@@ -28,13 +30,13 @@ class TopicFigures:
 def topic_figures(connection: ClusterConnection, topics: Sequence[str]) -> list[TopicFigures]:
     """The figures of topics, in the order that they were asked for; without those that do not exist. A broker is asked for
     all of them at once."""
-    metadata = connection.metadata()
-    found = {name: metadata.topics[name].partitions for name in topics if name in metadata.topics}
+    described = topic_descriptions(connection, topics)
+    found = {name: described[name].partitions for name in topics if name in described}
     leaders = {
-        (name, number): each.leader
+        (name, each.id): each.leader.id
         for name, partitions in found.items()
-        for number, each in partitions.items()
-        if each.leader in metadata.brokers
+        for each in partitions
+        if each.leader is not None
     }
     starts = known_starts(connection, leaders)
     ends = known_ends(connection, leaders)
@@ -47,13 +49,13 @@ def topic_figures(connection: ClusterConnection, topics: Sequence[str]) -> list[
 
 def _figures(
     name: str,
-    partitions: Mapping[int, Any],
+    partitions: Sequence[TopicPartitionInfo],
     leaders: Mapping[Place, int],
     starts: Mapping[Place, int],
     ends: Mapping[Place, int],
     sizes: Mapping[Place, int],
 ) -> TopicFigures:
-    places = [(name, number) for number in partitions]
+    places = [(name, each.id) for each in partitions]
     known = [place for place in places if place in starts and place in ends]
     sized = [sizes[place] for place in places if place in sizes]
     return TopicFigures(
@@ -62,7 +64,7 @@ def _figures(
         written=sum(ends[place] for place in known) if known else None,
         size_bytes=sum(sized) if sized else None,
         leaderless=sum(place not in leaders for place in places),
-        underreplicated=sum(len(each.isrs) < len(each.replicas) for each in partitions.values()),
+        underreplicated=sum(len(each.isr) < len(each.replicas) for each in partitions),
     )
 
 

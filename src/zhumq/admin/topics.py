@@ -105,7 +105,7 @@ def describe_new_topic(connection: ClusterConnection, name: str) -> Topic:
 
 def describe_topic(connection: ClusterConnection, name: str) -> Topic:
     """A topic with the state and the offsets of its partitions. Raises NotFound."""
-    found = _describe(connection, name)
+    found = topic_description(connection, name)
     numbers = [each.id for each in found.partitions]
     # The offsets of a partition are its leader's to give, and it may lose its leader at any moment.
     led = [(name, each.id) for each in found.partitions if each.leader is not None]
@@ -147,37 +147,47 @@ def describe_topic(connection: ClusterConnection, name: str) -> Topic:
 
 
 def topic_partitions(connection: ClusterConnection, name: str) -> list[int]:
-    """The partitions of a topic. Asking never creates it. Raises NotFound."""
-    return sorted(each.id for each in _describe(connection, name).partitions)
+    """The partitions of a topic. Raises NotFound."""
+    return sorted(each.id for each in topic_description(connection, name).partitions)
 
 
 def partition_leaders(connection: ClusterConnection, name: str) -> dict[int, int | None]:
     """The leader of each partition of a topic. Raises NotFound."""
     return {
         each.id: each.leader.id if each.leader is not None else None
-        for each in sorted(_describe(connection, name).partitions, key=lambda each: each.id)
+        for each in sorted(topic_description(connection, name).partitions, key=lambda each: each.id)
     }
 
 
 def led_partitions(connection: ClusterConnection, name: str) -> list[int]:
     """The partitions of a topic that have a leader, which knows their offsets. Raises NotFound."""
-    return [each.id for each in _describe(connection, name).partitions if each.leader is not None]
+    return [
+        each.id
+        for each in topic_description(connection, name).partitions
+        if each.leader is not None
+    ]
 
 
 def led_places(connection: ClusterConnection, names: Collection[str]) -> set[tuple[str, int]]:
     """The partitions of topics that have a leader, by one request. A topic that was deleted has none."""
-    if not names:
-        return set()
-    topics = TopicCollection(sorted(names))
-    found = connection.ask_each(
-        lambda admin, seconds: admin.describe_topics(topics, request_timeout=seconds)
-    )
     return {
         (name, each.id)
-        for name, topic in found.items()
+        for name, topic in topic_descriptions(connection, names).items()
         for each in topic.partitions
         if each.leader is not None
     }
+
+
+def topic_descriptions(
+    connection: ClusterConnection, names: Collection[str]
+) -> dict[str, TopicDescription]:
+    """Topics by name, by one request. Those that do not exist, or that the caller may not see, are left out."""
+    if not names:
+        return {}
+    topics = TopicCollection(sorted(names))
+    return connection.ask_each(
+        lambda admin, seconds: admin.describe_topics(topics, request_timeout=seconds)
+    )
 
 
 def add_partitions(connection: ClusterConnection, name: str, total: int) -> None:
@@ -204,7 +214,8 @@ def partition_modes(
     return {each: (modes[each] if each < len(modes) else target, target) for each in partitions}
 
 
-def _describe(connection: ClusterConnection, name: str) -> TopicDescription:
+def topic_description(connection: ClusterConnection, name: str) -> TopicDescription:
+    """A topic as Kafka's client library describes it. Asking never creates it. Raises NotFound."""
     names = TopicCollection([name])
     try:
         found: TopicDescription = connection.ask(

@@ -146,6 +146,8 @@ class AssignedReplica(ReplicaCore):
             self._commit()
             self._admit_clients_below_minimum()
             self._check_followers(now_ms, shrink=False)
+            if self._lag_due_ms is None:
+                self._set_lag_deadline(now_ms)
 
     def _change_replicas(self, replicas: tuple[int, ...], now_ms: int) -> None:
         """Apply a reassignment. Only the in-sync set commits, so the other replicas may change at once."""
@@ -364,7 +366,9 @@ class AssignedReplica(ReplicaCore):
         self._propose_due_ms = now_ms + self.settings.proposal_retry_ms
 
     def _set_lag_deadline(self, now_ms: int) -> None:
-        self._lag_due_ms = now_ms + self.settings.replica_lag_max_ms // 2
+        is_alone = {self.replica_id}.issuperset(self.in_sync.union(self.voters.ids))
+        # A broker may lead ten thousand partitions without another replica, which none can fall behind in.
+        self._lag_due_ms = None if is_alone else now_ms + self.settings.replica_lag_max_ms // 2
 
     # Following
 

@@ -8,6 +8,7 @@ from zhumq.protocol.schema import (
     ArrayOf,
     FieldSpec,
     Fixed,
+    KeptList,
     Marker,
     Message,
     StructOf,
@@ -74,6 +75,8 @@ class EncodeSource(Source):
                 self._run.append((code, source))
             case Marker():
                 self._blob(wire_type, source, nullable=nullable)
+            case ArrayOf(element, may_be_kept=True):
+                self._kept_array(element, source, nullable=nullable)
             case ArrayOf(element):
                 self._array(element, source, nullable=nullable)
             case StructOf(message):
@@ -107,6 +110,23 @@ class EncodeSource(Source):
             return
         self._close_run()
         self._pieces.append(f"UV[{length}] if {length} < 128 else uvarint({length})")
+
+    def _kept_array(self, element: WireType, source: str, *, nullable: bool) -> None:
+        """What a KeptList was encoded to is its encoding from then on."""
+        self.flush()
+        elements, kept, encoded = self.fresh("a"), self.fresh("k"), self.fresh("v")
+        self.named("KeptList", KeptList)
+        self.emit(f"{elements} = {source}")
+        self.emit(f"{kept} = {elements}.encodings if type({elements}) is KeptList else {{}}")
+        self.emit(f"{encoded} = {kept}.get({self.version})")
+        with self.block(f"if {encoded} is None:"):
+            outer, self._out = self._out, self.fresh("l")
+            self.emit(f"{self._out} = []")
+            self._array(element, elements, nullable=nullable)
+            self.flush()
+            self.emit(f"{encoded} = {kept}[{self.version}] = b''.join({self._out})")
+            self._out = outer
+        self._pieces.append(encoded)
 
     def _array(self, element: WireType, source: str, *, nullable: bool) -> None:
         elements, count = self.fresh("a"), self.fresh("n")

@@ -3,13 +3,26 @@
 import types
 import typing
 import uuid
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Annotated, Any, Final, dataclass_transform
+from typing import Annotated, Any, Final, TypeVar, dataclass_transform
 
 from zhumq.model.ids import ZERO_UUID
 
 VERSION_MAX = 0x7FFF
+
+Element = TypeVar("Element")
+
+
+class KeptList(list[Element]):
+    """The elements of a field with `may_be_kept` that do not change any more: each version encodes them once."""
+
+    __slots__ = ("encodings",)
+
+    def __init__(self, elements: Iterable[Element] = ()) -> None:
+        super().__init__(elements)
+        self.encodings: dict[int, bytes] = {}  # by version
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +82,7 @@ float64 = Annotated[float, Fixed("d", 8)]
 @dataclass(frozen=True, slots=True)
 class ArrayOf:
     element: "WireType"
+    may_be_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +108,7 @@ class FieldOptions:
     nullable: VersionRange
     default: object
     tag: int | None
+    may_be_kept: bool
 
 
 def field(
@@ -102,17 +117,20 @@ def field(
     nullable: str | None = None,
     default: object = UNSET,
     tag: int | None = None,
+    may_be_kept: bool = False,
 ) -> Any:
     """A field with options.
 
     A type that admits None is nullable in all versions unless `nullable` names some. A field with a
-    `tag` is in the tagged section, and only when it differs from its default.
+    `tag` is in the tagged section, and only when it differs from its default. `may_be_kept`: a list, which may be a
+    KeptList.
     """
     return FieldOptions(
         versions=parse_versions(versions),
         nullable=ALL_VERSIONS if nullable is None else parse_versions(nullable),
         default=default,
         tag=tag,
+        may_be_kept=may_be_kept,
     )
 
 
@@ -258,6 +276,9 @@ def default_expression(spec: FieldSpec, namespace: dict[str, Any]) -> tuple[str,
 
 def _resolve(name: str, hint: Any, options: FieldOptions) -> FieldSpec:
     wire_type, admits_none = _wire_type(hint)
+    if options.may_be_kept:
+        assert isinstance(wire_type, ArrayOf)
+        wire_type = replace(wire_type, may_be_kept=True)
     return FieldSpec(
         name=name,
         type=wire_type,

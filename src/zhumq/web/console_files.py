@@ -1,5 +1,6 @@
 """The console's files: plain modules that a browser runs as they are, and the pages whose address they answer."""
 
+import hashlib
 import importlib.resources
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from starlette.routing import Route
 
 from zhumq.web.answers import tagged_response
 
-FILES_PATH: Final = "/console"
+FILES_PREFIX: Final = "/console"
 # The first part of the address of each page. What follows it is for the browser: a page of a name that does not exist
 # says so itself.
 PAGES: Final = (
@@ -22,7 +23,10 @@ PAGES: Final = (
     "pipelines", "schemas", "users", "acls", "quotas", "audit", "login",
 )  # fmt: skip
 _INDEX: Final = "index.html"
-_PATHS_OF_PROGRAMS: Final = ("/api/", "/registry/", f"{FILES_PATH}/")
+_END_OF_HEAD: Final = b"</head>"
+_DIGEST_BYTES: Final = 8
+_PATHS_OF_PROGRAMS: Final = ("/api/", "/registry/", f"{FILES_PREFIX}/")
+_FOREVER: Final = "public, max-age=31536000, immutable"
 _MEDIA_TYPES: Final = {
     ".html": "text/html",
     ".css": "text/css",
@@ -45,8 +49,9 @@ class ConsoleFile:
     media_type: str
 
 
+@cache
 def read_files() -> dict[str, ConsoleFile]:
-    """The files by their path below FILES_PATH. They are few and small, so they stay in memory."""
+    """The files by their path below `files_path`, and the index. They are few and small, so they stay in memory."""
     root = importlib.resources.files("zhumq.web").joinpath("console")
     return {
         name: ConsoleFile(content=each.read_bytes(), media_type=_MEDIA_TYPES[suffix])
@@ -55,19 +60,44 @@ def read_files() -> dict[str, ConsoleFile]:
     }
 
 
+@cache
+def files_path() -> str:
+    """Where the files are served. With other content the address is another, so a browser asks for a file once."""
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for name, each in sorted(read_files().items()):
+        digest.update(f"{name} {len(each.content)} ".encode() + each.content)
+    return f"{FILES_PREFIX}/{digest.hexdigest()}"
+
+
+@cache
+def index() -> ConsoleFile:
+    """The index with the addresses of the files. It names the modules that pages share, which a browser would otherwise find
+    one after the other."""
+    path = files_path()
+    shared = sorted(name for name in read_files() if name.endswith(".js") and "/" not in name)
+    hints = "".join(f'<link rel="modulepreload" href="{path}/{name}">\n' for name in shared)
+    written = read_files()[_INDEX]
+    content = written.content.replace(f'"{FILES_PREFIX}/'.encode(), f'"{path}/'.encode())
+    content = content.replace(_END_OF_HEAD, hints.encode() + _END_OF_HEAD)
+    return ConsoleFile(content=content, media_type=written.media_type)
+
+
 def console_routes() -> list[Route]:
     """The routes of the files, and of the pages: each page is the index, which shows what its address says."""
-    files = read_files()
-
-    index = _serve(files[_INDEX])
+    page_route = _serve(index())
     # One route for each file: every other path below is answered as unknown paths are.
     return [
-        Route("/", index, methods=["GET"]),
-        *(Route(f"/{page}", index, methods=["GET"]) for page in PAGES),
-        *(Route(f"/{page}/{{rest:path}}", index, methods=["GET"]) for page in PAGES),
+        Route("/", page_route, methods=["GET"]),
+        *(Route(f"/{page}", page_route, methods=["GET"]) for page in PAGES),
+        *(Route(f"/{page}/{{rest:path}}", page_route, methods=["GET"]) for page in PAGES),
         *(
-            Route(f"{FILES_PATH}/{name}", _serve(each), methods=["GET"])
-            for name, each in files.items()
+            Route(
+                f"{files_path()}/{name}",
+                _serve(each, **{"Cache-Control": _FOREVER}),
+                methods=["GET"],
+            )
+            for name, each in read_files().items()
+            if name != _INDEX
         ),
     ]
 
@@ -83,16 +113,11 @@ def missing_page(request: Request) -> Response | None:
     ):
         return None
     return Response(
-        _index_content(),
+        index().content,
         status_code=HTTPStatus.NOT_FOUND,
         media_type=_MEDIA_TYPES[".html"],
         headers={"Content-Security-Policy": _POLICY},
     )
-
-
-@cache
-def _index_content() -> bytes:
-    return read_files()[_INDEX].content
 
 
 def _walk(folder: Traversable, above: str) -> Iterator[tuple[str, Traversable]]:
@@ -103,13 +128,13 @@ def _walk(folder: Traversable, above: str) -> Iterator[tuple[str, Traversable]]:
             yield above + each.name, each
 
 
-def _serve(file: ConsoleFile) -> Any:
+def _serve(file: ConsoleFile, **headers: str) -> Any:
     async def serve(request: Request) -> Response:
         return tagged_response(
             file.content,
             media_type=file.media_type,
             if_none_match=request.headers.get("if-none-match"),
-            headers={"Content-Security-Policy": _POLICY},
+            headers={"Content-Security-Policy": _POLICY, **headers},
         )
 
     return serve

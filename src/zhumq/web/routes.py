@@ -28,6 +28,7 @@ ROUTES: Final[tuple[Endpoint, ...]] = (
     endpoint("POST", "/session", login.log_in),
     endpoint("DELETE", "/session", login.log_out),
     endpoint("GET", "/cluster", cluster.show_cluster),
+    endpoint("GET", "/cluster/name", cluster.show_name),
     endpoint("GET", "/cluster/unwell-partitions", cluster.list_unwell),
     endpoint("GET", "/cluster/data-folders", cluster.list_folders),
     endpoint("GET", "/cluster/brokers", cluster.list_brokers),

@@ -1,6 +1,7 @@
 """ApiVersions, Metadata, DescribeCluster and DescribeTopicPartitions from a store in memory."""
 
 import uuid
+from typing import Any
 
 from one_broker import BROKER_ID, OneBroker, with_broker
 
@@ -190,5 +191,27 @@ def test_a_broker_without_the_clients_listener_is_left_out() -> None:
             assert partition.offline_replicas == [BROKER_ID]
         described = await broker.ask(ApiKey.DESCRIBE_CLUSTER, 1, DescribeClusterRequest())
         assert described.brokers == []
+
+    with_broker(scenario)
+
+
+def test_a_topic_that_was_described_before_is_described_as_it_is_now() -> None:
+    async def scenario(broker: OneBroker) -> None:
+        async def partitions_of(name: str) -> Any:
+            found = await broker.ask(METADATA, VERSION, MetadataRequest(topics=None))
+            (partitions,) = [topic.partitions for topic in found.topics if topic.name == name]
+            return partitions
+
+        serve(broker)
+        await broker.create("a")
+        first = await partitions_of("a")
+        assert len(first) == 1
+        assert await partitions_of("a") == first
+        await broker.metadata_client.delete_topics(["a"])
+        await broker.create("a", partitions=2)
+        assert len(await partitions_of("a")) == 2
+        # Its leader is another broker's incarnation from now on.
+        await broker.store.register(Broker(broker_id=BROKER_ID, host="again", port=9, epoch=7))
+        assert [each.leader_id for each in await partitions_of("a")] == [NO_BROKER] * 2
 
     with_broker(scenario)

@@ -57,6 +57,42 @@ def follower(heartbeats: Callable[[int], int], mode: Mode) -> RaftReplica | Assi
     return replica
 
 
+def test_a_leader_checks_followers_only_while_there_are_any() -> None:
+    leader = AssignedReplica(
+        0,
+        Voters([0]),
+        SimulatedLog(),
+        ReplicaSettings(),
+        QuorumState(mode=Mode.FETCH),
+        high_watermark=0,
+        incarnation=1,
+        draw=lambda low, high: low,
+        now_ms=0,
+        session_contact_ms=Heartbeats(),
+    )
+
+    def assign(version: int, replicas: tuple[int, ...], in_sync: set[int]) -> None:
+        assigned = LeaderAssigned(
+            version=version, epoch=1, leader_id=0, in_sync=frozenset(in_sync), replicas=replicas
+        )
+        leader.step(assigned, version)
+        leader.take_ready()
+
+    assign(1, (0,), {0})
+    assert leader.role is Role.LEADER
+    assert leader.next_deadline_ms is None
+    assign(2, (0, 1), {0})
+    due_ms = leader.next_deadline_ms
+    assert due_ms is not None
+    assign(3, (0, 1), {0, 1})
+    assert leader.next_deadline_ms == due_ms
+    leader.step(DeadlinePassed(), due_ms)
+    assert leader.next_deadline_ms is not None
+    assign(4, (0,), {0})
+    leader.step(DeadlinePassed(), leader.next_deadline_ms)
+    assert leader.next_deadline_ms is None
+
+
 @pytest.mark.parametrize("mode", list(Mode))
 def test_an_idle_follower_of_a_live_broker_sends_nothing(mode: Mode) -> None:
     heartbeats = Heartbeats()

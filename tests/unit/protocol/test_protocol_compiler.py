@@ -23,7 +23,7 @@ from zhumq.protocol.messages.metadata import (
 )
 from zhumq.protocol.messages.produce import ProduceRequest
 from zhumq.protocol.primitives import encode_uvarint
-from zhumq.protocol.schema import Message
+from zhumq.protocol.schema import KeptList, Message
 from zhumq.protocol.source import ELEMENTS_MAX
 
 EVERY_MESSAGE = list(all_versions())
@@ -41,6 +41,22 @@ def test_every_message_comes_back_as_it_was_written_in_every_version() -> None:
         for elements in (0, 1, 2):
             message = sample(cls, version, elements)
             assert decode_message(cls, version, encode_body(message, version), 0) == message
+
+
+def test_a_kept_list_is_encoded_as_a_plain_one_and_once_by_each_version() -> None:
+    kept: dict[int, bytes] = {}
+    for cls, version in EVERY_MESSAGE:
+        if cls is MetadataResponse:
+            response = sample(cls, version, 2)
+            plain = encode_body(response, version)
+            for topic in response.topics:
+                topic.partitions = KeptList(topic.partitions)
+            assert encode_body(response, version) == plain
+            for topic in response.topics:
+                topic.partitions.clear()
+            assert encode_body(response, version) == plain
+            kept |= response.topics[0].partitions.encodings
+    assert len(kept) > 10
 
 
 def test_the_defaults_of_every_message_come_back_in_every_version() -> None:

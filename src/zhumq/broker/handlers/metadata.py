@@ -2,14 +2,14 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from zhumq.broker.dispatch import Handler, RequestContext
 from zhumq.broker.long_requests import PIECE_ELEMENTS
 from zhumq.cluster.metadata_client import MetadataClient
 from zhumq.cluster.store import MetadataStore
-from zhumq.metadata.image import NO_BROKER, ClusterImage, PartitionState, Topic
+from zhumq.metadata.image import NO_BROKER, Broker, ClusterImage, PartitionState, Topic
 from zhumq.metadata.topics import NewTopic, check_topic_name
 from zhumq.model.errors import BrokerError, ErrorCode, TopicAlreadyExists
 from zhumq.model.ids import INTERNAL_TOPICS, ZERO_UUID, BrokerId
@@ -35,6 +35,7 @@ from zhumq.protocol.messages.metadata import (
     MetadataResponseTopic,
     SupportedFeatureKey,
 )
+from zhumq.protocol.schema import KeptList
 from zhumq.security.acl import ResourceType, operation_bits
 from zhumq.transactions.transaction import EPOCH_BUMPING_VERSION
 
@@ -68,6 +69,7 @@ class MetadataHandler:
         self._metadata_client = metadata_client
         self._served_apis = served_apis
         self._auto_create_topics = auto_create_topics
+        self._kept = _DescribedPartitions()
 
     def handlers(self) -> dict[ApiKey, Handler]:
         return {
@@ -109,7 +111,7 @@ class MetadataHandler:
         # Version 0 has no null: an empty list requests every topic.
         if requested is None or (context.version == 0 and not requested):
             return self._respond(
-                context, request, [_describe(image, t) for t in image.topics.values()]
+                context, request, [self._describe(image, t) for t in image.topics.values()]
             )
         may_create = self._auto_create_topics and request.allow_auto_topic_creation
         missing = [
@@ -174,8 +176,19 @@ class MetadataHandler:
                         MetadataResponseTopic(error_code=_why_unknown(name or ""), name=name)
                     )
                     continue
-            described.append(_describe(image, topic))
+            described.append(self._describe(image, topic))
         return described
+
+    def _describe(self, image: ClusterImage, topic: Topic) -> MetadataResponseTopic:
+        # What clients of a listener see that some brokers lack is changed below, so nothing is kept of it.
+        is_whole = image is self._store.image
+        partitions = self._kept if is_whole else _describe_partitions
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=partitions(image, topic),
+        )
 
     def _respond(
         self,
@@ -291,15 +304,29 @@ def _why_unknown(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _describe(image: ClusterImage, topic: Topic) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            _describe_partition(image, index, state) for index, state in enumerate(topic.partitions)
-        ],
-    )
+class _DescribedPartitions:
+    """The partitions of topics as they were described last. Clients ask again and again for topics that have not changed: a
+    thousand with ten partitions each then cost an event loop 4 ms instead of 80."""
+
+    def __init__(self) -> None:
+        self._brokers: Mapping[BrokerId, Broker] = {}
+        self._topics: dict[uuid.UUID, tuple[Topic, KeptList[MetadataResponsePartition]]] = {}
+
+    def __call__(self, image: ClusterImage, topic: Topic) -> KeptList[MetadataResponsePartition]:
+        if image.brokers is not self._brokers or len(self._topics) > len(image.topics):
+            self._brokers = image.brokers
+            self._topics.clear()
+        found = self._topics.get(topic.topic_id)
+        if found is None or found[0] is not topic:
+            found = (topic, KeptList(_describe_partitions(image, topic)))
+            self._topics[topic.topic_id] = found
+        return found[1]
+
+
+def _describe_partitions(image: ClusterImage, topic: Topic) -> list[MetadataResponsePartition]:
+    return [
+        _describe_partition(image, index, state) for index, state in enumerate(topic.partitions)
+    ]
 
 
 def _describe_partition(

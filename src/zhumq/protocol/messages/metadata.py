@@ -43,7 +43,7 @@ class MetadataResponseTopic(Message):
     name: str | None = field(nullable="12+", default="")
     topic_id: uuid.UUID = field(versions="10+", default=ZERO_UUID)
     is_internal: bool = field(versions="1+", default=False)
-    partitions: list[MetadataResponsePartition] = field()
+    partitions: list[MetadataResponsePartition] = field(may_be_kept=True)
     topic_authorized_operations: int32 = field(versions="8+", default=OPERATIONS_NOT_ASKED_FOR)
 
 

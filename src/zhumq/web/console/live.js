@@ -123,7 +123,7 @@ async function waitUntilUp() {
 /** Null if a broker answers, whatever it answers; else the problem. */
 async function ask() {
   try {
-    await get('/cluster');
+    await get('/cluster/name');
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     if (error.isUnavailable || error.status === 503) return error;

@@ -76,7 +76,7 @@ function startConnection() {
 
 async function showCluster() {
   try {
-    const { cluster, bootstrap } = await get('/cluster');
+    const { cluster, bootstrap } = await get('/cluster/name');
     setBootstrap(bootstrap);
     patch(document.getElementById('cluster'), 'cluster ', h('code', null, visible(cluster)));
   } catch (error) {

@@ -38,6 +38,8 @@ const ROUTES = [
   ['/audit', '/audit', () => import('./pages/audit.js')],
 ].map(([pattern, entry, load]) => ({ parts: pattern.split('/').filter(Boolean), entry, load }));
 
+const NOT_LOADED = 'The server of the console does not answer, or was upgraded. Load the page again.';
+
 let current = null;
 
 /**
@@ -133,7 +135,7 @@ export async function showAddress({ isFirst = false } = {}) {
       module.default(page);
     } catch (error) {
       if (page.isLeft) return;
-      page.show(page.heading('This page cannot be shown'), problemBox(error instanceof Problem ? error : 'The server of the console does not answer. Load the page again.'));
+      page.show(page.heading('This page cannot be shown'), problemBox(error instanceof Problem ? error : NOT_LOADED));
       throw error;
     }
   }

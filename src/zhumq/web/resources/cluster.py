@@ -10,6 +10,7 @@ from zhumq.admin.cluster import (
     BrokerDetails,
     BrokerState,
     UnwellPartition,
+    cluster_id,
     describe_brokers,
     describe_cluster,
 )
@@ -35,6 +36,13 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     brokers: list[BrokerState]
 
 
+class ClusterName(msgspec.Struct, frozen=True, kw_only=True):
+    """The id of the cluster, and where this process reaches its brokers."""
+
+    cluster: str
+    bootstrap: str
+
+
 class UnwellQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which of the partitions that need attention."""
 
@@ -56,6 +64,13 @@ def show_cluster(brokers: Brokers) -> Cluster:
         leaderless=found.leaderless,
         underreplicated=found.underreplicated,
         brokers=list(found.brokers),
+    )
+
+
+def show_name(brokers: Brokers) -> ClusterName:
+    """Show which cluster this is. It costs as little with many topics as with few."""
+    return ClusterName(
+        cluster=cluster_id(brokers.connection), bootstrap=brokers.connection.bootstrap
     )
 
 
