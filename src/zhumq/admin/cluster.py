@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from confluent_kafka.admin import AdminClient
@@ -76,24 +77,22 @@ def describe_cluster(connection: ClusterConnection) -> ClusterState:
     metadata = connection.metadata()
     described = connection.ask("describe the cluster", AdminClient.describe_cluster)
     racks = {node.id: node.rack for node in described.nodes}
-    leads: Counter[int] = Counter()
-    holds: Counter[int] = Counter()
-    unwell = []
-    for name, topic in sorted(metadata.topics.items()):
-        for index, each in sorted(topic.partitions.items()):
-            leads[each.leader] += 1
-            holds.update(each.replicas)
-            alive = each.leader in metadata.brokers
-            if not alive or len(each.isrs) < len(each.replicas):
-                unwell.append(
-                    UnwellPartition(
-                        topic=name,
-                        partition=index,
-                        leader=each.leader if alive else None,
-                        replicas=tuple(each.replicas),
-                        in_sync=tuple(each.isrs),
-                    )
-                )
+    # There may be tens of thousands of partitions.
+    partitions = [each for topic in metadata.topics.values() for each in topic.partitions.values()]
+    leads = Counter(each.leader for each in partitions)
+    holds = Counter(chain.from_iterable(each.replicas for each in partitions))
+    unwell = [
+        UnwellPartition(
+            topic=name,
+            partition=index,
+            leader=each.leader if each.leader in metadata.brokers else None,
+            replicas=tuple(each.replicas),
+            in_sync=tuple(each.isrs),
+        )
+        for name, topic in sorted(metadata.topics.items())
+        for index, each in sorted(topic.partitions.items())
+        if each.leader not in metadata.brokers or len(each.isrs) < len(each.replicas)
+    ]
     brokers = tuple(
         BrokerState(
             broker=broker.id,
@@ -108,7 +107,7 @@ def describe_cluster(connection: ClusterConnection) -> ClusterState:
     return ClusterState(
         cluster=metadata.cluster_id or "",
         topics=len(metadata.topics),
-        partitions=leads.total(),
+        partitions=len(partitions),
         leaderless=sum(each.leader is None for each in unwell),
         underreplicated=sum(len(each.in_sync) < len(each.replicas) for each in unwell),
         brokers=brokers,

@@ -31,12 +31,12 @@ def find_leaders(
         if found[partition] is None:
             raise Unavailable(f"{topic}-{partition} has no leader")
         found = {partition: found[partition]}
-    return {(topic, index): _leader(node) for index, node in found.items() if node is not None}
+    return {(topic, index): leader_at(node) for index, node in found.items() if node is not None}
 
 
 def _all_leaders(connection: ClusterConnection) -> dict[tuple[str, int], Leader]:
     metadata = connection.metadata()
-    leaders = {node.id: _leader(node) for node in metadata.brokers.values()}
+    leaders = {node.id: leader_at(node) for node in metadata.brokers.values()}
     return {
         (name, index): leaders[each.leader]
         for name, topic in metadata.topics.items()
@@ -45,7 +45,8 @@ def _all_leaders(connection: ClusterConnection) -> dict[tuple[str, int], Leader]
     }
 
 
-def _leader(node: Any) -> Leader:
+def leader_at(node: Any) -> Leader:
+    """The leader that Kafka's client library describes as a node."""
     return Leader(node.id, str(Address(node.host, node.port)))
 
 

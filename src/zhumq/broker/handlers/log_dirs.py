@@ -1,6 +1,7 @@
 """DescribeLogDirs: how much disk each partition takes, and how much there is."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 from zhumq.broker.dispatch import Handler, RequestContext
@@ -12,6 +13,7 @@ from zhumq.protocol.messages.configs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.disk_room import DiskRoom
 
@@ -30,22 +32,12 @@ class LogDirsHandler:
     def describe_log_dirs(
         self, _context: RequestContext, request: DescribeLogDirsRequest
     ) -> DescribeLogDirsResponse:
-        requested = (
-            None
-            if request.topics is None
-            else {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-        )
         by_topic: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
-        for partition in self._replicas:
-            if requested is None or partition.topic_partition in requested:
-                by_topic[partition.topic_partition.topic].append(
-                    DescribeLogDirsPartition(
-                        partition_index=partition.topic_partition.partition,
-                        partition_size=partition.size_bytes,
-                        offset_lag=0,
-                        is_future_key=False,
-                    )
-                )
+        for partition in self._requested(request):
+            name, index = partition.topic_partition
+            by_topic[name].append(
+                DescribeLogDirsPartition(partition_index=index, partition_size=partition.size_bytes)
+            )
         # Counted as the watermarks count: what is kept for root is neither used nor free.
         usage = self._disk_room.usage
         result = DescribeLogDirsResult(
@@ -58,3 +50,10 @@ class LogDirsHandler:
             usable_bytes=usage.free_bytes,
         )
         return DescribeLogDirsResponse(results=[result])
+
+    def _requested(self, request: DescribeLogDirsRequest) -> Iterable[Partition]:
+        if request.topics is None:
+            return self._replicas
+        places = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        found = (self._replicas.find(*each) for each in sorted(places))
+        return (each for each in found if each is not None)

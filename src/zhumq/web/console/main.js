@@ -6,7 +6,7 @@ import { clock, visible } from './format.js';
 import { observeConnection } from './live.js';
 import { showLogin } from './login.js';
 import { note, problemBox, sentence } from './parts.js';
-import { leavePage, showAddress, startRouter } from './router.js';
+import { leavePage, loadAhead, showAddress, startRouter } from './router.js';
 import { setBootstrap } from './snippets.js';
 
 const ENTRIES = [
@@ -119,6 +119,7 @@ async function start() {
     event.preventDefault();
     note(visible(sentence(event.reason.message)));
   });
+  loadAhead();
   for (;;) {
     try {
       await readSession();

@@ -145,6 +145,11 @@ export async function showAddress({ isFirst = false } = {}) {
   main.querySelector('h1')?.focus({ preventScroll: true });
 }
 
+/** Load the module of the address, while something else is waited for. What fails is tried again by `showAddress`. */
+export function loadAhead() {
+  find(location.pathname)?.load().catch(() => {});
+}
+
 /** Stop what the page reads: something else is shown in its place. */
 export function leavePage() {
   current?.leave();

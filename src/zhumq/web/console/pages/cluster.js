@@ -166,10 +166,11 @@ function topicSection(page, known) {
     });
   }
 
-  get('/topics', { limit: TOPICS_MAX }).then(
+  const offerNames = () => get('/topics', { limit: TOPICS_MAX }).then(
     ({ items }) => patch(names, items.map((each) => h('option', { value: each.topic }))),
     () => {}, // The name can be typed all the same.
   );
+  chosen.addEventListener('focusin', offerNames, { once: true });
   follow(page.query.get('topic') ?? '');
   return section(
     'How a topic is replicated',

@@ -79,7 +79,12 @@ export default function showOverview(page) {
 
   page.watch({
     kinds: ['topic', 'broker', 'cluster'],
-    load: (signal) => Promise.all([get('/cluster', null, { signal }), get('/cluster/unwell-partitions', { limit: UNWELL_MAX }, { signal })]),
+    async load(signal) {
+      const cluster = await get('/cluster', null, { signal });
+      // Each of the two has the brokers go through all partitions.
+      const isWell = cluster.leaderless + cluster.underreplicated === 0;
+      return [cluster, isWell ? { items: [] } : await get('/cluster/unwell-partitions', { limit: UNWELL_MAX }, { signal })];
+    },
     show([cluster, partitions]) {
       known.cluster = cluster;
       patch(numbers, tiles(cluster));
