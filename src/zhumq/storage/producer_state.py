@@ -49,12 +49,20 @@ class ProducerEntry:
     transaction_first_offset: int = NO_OFFSET
     # Oldest first, at most REMEMBERED_BATCHES, all of the current epoch.
     batches: list[WrittenBatch] = field(default_factory=list)
-    markers: int = field(default=0, compare=False)  # since the log was opened; soft state
+    # Soft state of an open log. Markers since it was opened; what `expire` saw last, and when that was written.
+    markers: int = field(default=0, compare=False)
+    expiry_seen: tuple[int, int] | None = field(default=None, compare=False)
+    expiry_active_ms: int = field(default=-1, compare=False)
 
     @property
     def next_sequence(self) -> int:
         """The base sequence that the next batch of the current epoch must have."""
         return (self.batches[-1][0] + 1) & SEQUENCE_MAX if self.batches else 0
+
+    @property
+    def newest(self) -> tuple[int, int]:
+        """What changes with every batch and every marker of this producer."""
+        return (self.batches[-1].last_offset if self.batches else NO_OFFSET, self.markers)
 
     def copy(self) -> "ProducerEntry":
         return ProducerEntry(
@@ -315,14 +323,23 @@ class ProducerState:
         )
         self._transactions = {producer_id: first for first, producer_id in sorted(first_offsets)}
 
+    def date_by_records(self) -> None:
+        """The log was opened: of its producers only the times of their records are known."""
+        for entry in self.producers.values():
+            entry.expiry_seen = entry.newest
+            entry.expiry_active_ms = entry.last_timestamp
+
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Remove producers that wrote nothing for expiration_ms; returns how many."""
-        expired = [
-            producer_id
-            for producer_id, entry in self.producers.items()
-            if entry.transaction_first_offset == NO_OFFSET
-            and now_ms - entry.last_timestamp >= expiration_ms
-        ]
+        """Remove producers that wrote nothing for expiration_ms; returns how many. Called now and again: what was written
+        since the last call counts as written now, whatever the times of its records are."""
+        expired = []
+        for producer_id, entry in self.producers.items():
+            if entry.expiry_seen != entry.newest or entry.expiry_active_ms > now_ms:
+                entry.expiry_seen = entry.newest
+                entry.expiry_active_ms = now_ms
+            idle_ms = now_ms - entry.expiry_active_ms
+            if entry.transaction_first_offset == NO_OFFSET and idle_ms >= expiration_ms:
+                expired.append(producer_id)
         for producer_id in expired:
             del self.producers[producer_id]
             self._allowed.pop(producer_id, None)

@@ -76,6 +76,7 @@ class SegmentedLog:
         self.before_recovery_point_falls: Callable[[], None] = _ignore
         self.leader_epochs = loaded.leader_epochs
         self.producer_state = loaded.producer_state
+        self.producer_state.date_by_records()
         self.transaction_indexes = loaded.transaction_indexes
         self.transaction_indexes.rebuild = self._rebuild_transaction_index
         self.proof = Proof(gaps_end=loaded.gaps_end, epochs=loaded.leader_epochs)

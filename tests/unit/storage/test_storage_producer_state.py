@@ -105,9 +105,40 @@ def test_several_batches_of_one_append_are_checked_together() -> None:
 
 def test_silent_producers_are_forgotten_unless_a_transaction_is_open() -> None:
     state = state_after(header(0), header(0, producer=2, transactional=True))
+    state.date_by_records()
     assert state.expire(NOW_MS + 999, 1000) == 0
     assert state.expire(NOW_MS + 1000, 1000) == 1
     assert list(state.producers) == [2]
+
+
+def test_a_producer_that_writes_is_kept_however_old_its_records_are() -> None:
+    """Otherwise a batch that is sent again after a pass of retention would be written twice."""
+    state = state_after(header(0))
+    day_later_ms = NOW_MS + 24 * 3_600_000
+    assert state.expire(day_later_ms, 1000) == 0
+    assert state.expire(day_later_ms + 999, 1000) == 0
+    state.update(header(1), 1)
+    assert state.expire(day_later_ms + 1000, 1000) == 0
+    assert state.expire(day_later_ms + 1999, 1000) == 0
+    assert state.expire(day_later_ms + 2000, 1000) == 1
+
+
+def test_a_marker_counts_as_writing() -> None:
+    state = state_after(header(0, transactional=True))
+    assert state.expire(NOW_MS + 5000, 1000) == 0
+    marker = EndMarker(marker_type=MarkerType.COMMIT, coordinator_epoch=7)
+    state.end_transaction(header(-1), marker, 1)
+    assert state.expire(NOW_MS + 9000, 1000) == 0
+    assert state.expire(NOW_MS + 10_000, 1000) == 1
+
+
+def test_a_producer_with_records_of_the_future_is_forgotten_all_the_same() -> None:
+    state = state_after(header(0))
+    state.date_by_records()
+    before_ms = NOW_MS - 500_000
+    assert state.expire(before_ms, 1000) == 0
+    assert state.expire(before_ms + 999, 1000) == 0
+    assert state.expire(before_ms + 1000, 1000) == 1
 
 
 def test_a_transaction_is_open_until_its_marker() -> None:
