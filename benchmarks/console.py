@@ -29,6 +29,8 @@ MESSAGES_PER_SECOND: Final = 1_000  # while pages are opened
 OPENED: Final = 3  # times, each page
 SECONDS_MAX: Final = 60.0
 LOOK_MS: Final = 10
+IDLE_SECONDS: Final = 20.0
+METADATA_REQUESTS: Final = 50
 SHOWN: Final = """() => document.querySelector('main h1') !== null
   && ![...document.querySelectorAll('main .waiting')].some((each) => each.checkVisibility())
   && ![...document.querySelectorAll('main .status')].some((each) => each.textContent.includes('Reading'))"""
@@ -126,6 +128,21 @@ def open_seconds(context: BrowserContext, path: str) -> float:
         page.close()
 
 
+def measure_broker(bootstrap: str, pid: int) -> None:
+    """What the broker takes while it has nothing to do, and for the metadata of all topics."""
+    time.sleep(IDLE_SECONDS / 2)  # It is still writing what it was filled with.
+    before = cpu_seconds_below(pid)
+    time.sleep(IDLE_SECONDS)
+    share = (cpu_seconds_below(pid) - before) / IDLE_SECONDS
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.list_topics(timeout=SECONDS_MAX)
+    before = cpu_seconds_below(pid)
+    for _ in range(METADATA_REQUESTS):
+        admin.list_topics(timeout=SECONDS_MAX)
+    cpu = (cpu_seconds_below(pid) - before) / METADATA_REQUESTS
+    print(f"the idle broker takes {share:.1%} of a core, and {cpu * 1000:.0f} ms of CPU for all metadata", flush=True)  # fmt: skip
+
+
 def measure(browser: Browser, url: str) -> None:
     context = browser.new_context(base_url=url, viewport={"width": 1280, "height": 900})
     open_seconds(context, "/")  # The browser itself begins.
@@ -165,6 +182,7 @@ def run(topics: int, groups: int, messages: int, seconds: float) -> None:
         begun = time.perf_counter()
         fill(broker.bootstrap, topics, groups, messages)
         print(f"{topics:,} topics, {topics * PARTITIONS:,} partitions, {groups:,} groups, {messages:,} messages in {time.perf_counter() - begun:.0f} s", flush=True)  # fmt: skip
+        measure_broker(broker.bootstrap, broker.pid)
         with web_process(broker.bootstrap) as (url, web), sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             processes = {
