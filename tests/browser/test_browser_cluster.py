@@ -123,6 +123,7 @@ def test_the_mode_of_a_topic_is_changed(page: Page, api: httpx.Client) -> None:
     assert page.url.endswith("/cluster?topic=agreeing")
 
 
+@pytest.mark.thorough
 def test_the_page_fits_a_phone(page: Page, api: httpx.Client) -> None:
     create(api, "small", settings={"replication.mode": "raft"})
     page.set_viewport_size({"width": 360, "height": 740})

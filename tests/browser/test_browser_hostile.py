@@ -3,6 +3,7 @@
 from urllib.parse import quote
 
 import httpx
+import pytest
 from browser_support import ready
 from playwright.sync_api import BrowserContext, Page, expect
 from tests.integration.web.rest_support import create, send
@@ -88,6 +89,7 @@ def test_hostile_keys_bodies_and_headers_are_shown_as_text(
     assert (made, is_reached(page), elsewhere) == (0, False, [])
 
 
+@pytest.mark.thorough
 def test_hostile_names_are_shown_as_text(page: Page, api: httpx.Client, topic: str) -> None:
     """Names of groups and users may have any characters but control characters."""
     create(api, topic, partitions=1)

@@ -45,6 +45,7 @@ def reject_all(running: RunningBroker, topic: str, count: int) -> None:
                 count -= 1
 
 
+@pytest.mark.thorough
 def test_a_dead_letter_is_inspected_edited_and_replayed(
     page: Page, api: httpx.Client, running: RunningBroker, topic: str
 ) -> None:

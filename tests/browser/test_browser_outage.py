@@ -63,6 +63,7 @@ def test_a_page_that_is_opened_without_a_broker_waits_for_it(
     ready(page)
 
 
+@pytest.mark.thorough
 def test_the_live_tail_goes_on_after_a_restart(
     page: Page, api: httpx.Client, process: BrokerProcess, topic: str
 ) -> None:

@@ -4,6 +4,7 @@ import re
 
 import confluent_kafka
 import httpx
+import pytest
 from browser_support import cell, ready, row
 from playwright.sync_api import Page, expect
 from tests.integration.web.rest_support import create
@@ -32,6 +33,7 @@ def writing(running: RunningBroker, topic: str, **settings: object) -> confluent
     return producer
 
 
+@pytest.mark.thorough
 def test_producers_of_every_kind_are_shown_with_their_transactions(
     page: Page, api: httpx.Client, running: RunningBroker, topic: str
 ) -> None:

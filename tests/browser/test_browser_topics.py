@@ -18,6 +18,7 @@ SECONDS_MAX = 60.0
 SHOWN_SECONDS_MAX = 5.0  # a page of a thousand topics on a machine that does other things, too
 
 
+@pytest.mark.thorough
 def test_a_topic_is_created_altered_and_deleted(page: Page, api: httpx.Client, topic: str) -> None:
     page.goto("/topics")
     ready(page)
@@ -155,6 +156,7 @@ def test_partitions_are_sorted_by_a_column(page: Page, api: httpx.Client, topic:
     expect(partitions).to_have_text(["0", "2", "1"])
 
 
+@pytest.mark.thorough
 def test_a_thousand_topics_are_shown_quickly_and_in_pages(
     page: Page, running: RunningBroker
 ) -> None:

@@ -88,6 +88,7 @@ def read_all(bootstrap: str, partition: int) -> list[int]:
     return values
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_nothing_acknowledged_is_lost_or_doubled_by_kill_9(tmp_path: Path) -> None:
     draw = random.Random(SEED)

@@ -154,6 +154,7 @@ def test_the_command_line_of_one_broker_runs(source: str, tmp_path: Path) -> Non
         assert len(found.list_topics(timeout=SECONDS_MAX).brokers) == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(240)
 def test_the_command_lines_of_the_console_run(tmp_path: Path) -> None:
     pytest.importorskip("starlette")
@@ -171,6 +172,7 @@ def test_the_command_lines_of_the_console_run(tmp_path: Path) -> None:
                 assert "<!doctype html>" in answer.read().decode().lower()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", ["compose", "pods"])

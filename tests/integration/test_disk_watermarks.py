@@ -188,6 +188,7 @@ def test_the_oldest_segments_of_a_full_disk_go_first_whatever_their_topic(
         assert process.stop() == 0
 
 
+@pytest.mark.thorough
 def test_messages_are_refused_above_the_highest_mark_while_consumers_go_on(
     small_disk: Path,
 ) -> None:

@@ -174,6 +174,7 @@ def test_bad_input_is_refused_and_odd_input_is_answered(
         assert admin.request(ApiKey.LOOKUP, request).error_code
 
 
+@pytest.mark.thorough
 def test_kill_9_loses_no_message_of_the_index(tmp_path: Path) -> None:
     with broker_process(tmp_path) as broker, Admin(broker.bootstrap) as admin:
         settings = {**INDEXED, "segment.bytes": "200000"}

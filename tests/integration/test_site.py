@@ -40,6 +40,7 @@ def test_start_here_and_patterns_come_first() -> None:
     assert [next(iter(section)) for section in NAVIGATION[:2]] == ["Start here", "Patterns"]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS_MAX)
 def test_the_site_builds_strictly_and_fetches_nothing(tmp_path: Path) -> None:

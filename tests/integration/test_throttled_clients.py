@@ -274,6 +274,7 @@ def quotas_of_alice(admin: ClusterConnection) -> dict[str, float]:
     return found
 
 
+@pytest.mark.thorough
 def test_the_command_sets_lists_and_deletes_quotas(
     running: RunningBroker, admin: ClusterConnection
 ) -> None:

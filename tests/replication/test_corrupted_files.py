@@ -54,6 +54,7 @@ def has_recovered(node: Node) -> bool:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(60 + 6 * ROUNDS)
 @pytest.mark.parametrize("mode", [Mode.RAFT, Mode.FETCH])
 def test_corruption_is_never_served_never_skipped_and_is_repaired(

@@ -74,6 +74,7 @@ def test_a_dead_follower_leaves_the_in_sync_set_and_comes_back(tmp_path: Path) -
     run(body())
 
 
+@pytest.mark.thorough
 def test_a_follower_that_does_not_fetch_is_proposed_out_by_the_leader(tmp_path: Path) -> None:
     async def body() -> None:
         async with nodes(tmp_path) as up:

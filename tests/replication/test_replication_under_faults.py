@@ -219,6 +219,7 @@ async def check(
         return f"{sum(len(each.acknowledged) for each in senders)} acknowledged, {chaos.done}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", list(Mode))
 def test_nothing_acknowledged_is_lost_or_written_twice(tmp_path: Path, mode: Mode) -> None:
     run(check(tmp_path, 7, mode))

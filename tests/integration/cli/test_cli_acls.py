@@ -22,6 +22,7 @@ def listed(cli: Cli, *options: str) -> list[tuple[str, ...]]:
     ]
 
 
+@pytest.mark.thorough
 def test_rights_are_added_listed_and_removed(secured: Cli) -> None:
     for arguments in (
         ("--principal", "User:alice", "--producer", "--topic", "orders"),

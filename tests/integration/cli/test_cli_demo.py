@@ -22,6 +22,7 @@ def stages(lines: list[str]) -> list[str]:
     return [line.split()[1] for line in lines if line.startswith("ok ")]
 
 
+@pytest.mark.thorough
 def test_the_demo_works_more_than_once_on_one_folder(tmp_path: Path) -> None:
     arguments = ("demo", "--once", "--no-spark", "--listen", "127.0.0.1:0")
     for words in ("20,000 log lines to shop-logs in", "shop-logs has its 20,000 log lines already"):
@@ -179,6 +180,7 @@ def test_a_shop_whose_topic_is_deleted_goes_on(tmp_path: Path) -> None:
         assert code == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(240)
 def test_a_demo_whose_broker_is_killed_ends_with_an_error(tmp_path: Path) -> None:
     with open_shop(tmp_path) as demo:
@@ -191,6 +193,7 @@ def test_a_demo_whose_broker_is_killed_ends_with_an_error(tmp_path: Path) -> Non
     wait_for("the end of the console", lambda: processes_of(tmp_path) == [])
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(240)
 def test_a_demo_without_the_console_and_without_spark_says_so_and_goes_on(tmp_path: Path) -> None:
     # As on a machine where these packages are not installed.

@@ -13,6 +13,7 @@ from zhumq import Admin, Consumer
 from zhumq.admin.settings import Origin, Setting, group_settings
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("push", [(), ("--push",)], ids=["pull", "push"])
 @pytest.mark.parametrize("mode", ["psb", "ptp", "ptp-shared"])
 def test_a_topic_is_read_in_every_mode(
@@ -129,6 +130,7 @@ def test_ptp_reads_one_partition_from_an_offset_without_naming_a_group(
     assert "no partition 7" in cli.fails("consume", topic, "--mode", "ptp", "--partition", "7")
 
 
+@pytest.mark.thorough
 def test_a_claim_is_shown_and_can_be_released(cli: Cli, topic: str) -> None:
     cli.must("topic", "create", topic)
     cli.must("produce", topic, lines=["a", "b"])

@@ -79,6 +79,7 @@ def described(cli: Cli, name: str) -> dict[str, object]:
     return document
 
 
+@pytest.mark.thorough
 def test_transactions_are_listed_with_their_age_and_filtered(operator: Cli, topic: str) -> None:
     Producer(operator.bootstrap, "listed-done", topic).commit()
     still_open = Producer(operator.bootstrap, "listed-open", topic)

@@ -65,6 +65,7 @@ def serving(example: str, bootstrap: str) -> Iterator[str]:
         pytest.fail("the server did not start: " + "".join(lines))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("example", sorted(SERVERS))
 def test_orders_are_taken_packed_and_dead_lettered(
     zhumq_broker: RunningBroker, example: str

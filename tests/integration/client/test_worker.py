@@ -26,6 +26,7 @@ def committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> int
         consumer.close()
 
 
+@pytest.mark.thorough
 def test_a_worker_handles_every_message_and_commits_them_all(zhumq_broker: RunningBroker) -> None:
     bootstrap = zhumq_broker.bootstrap
     with Admin(bootstrap) as admin:

@@ -99,10 +99,8 @@ def test_acks_0_and_1_go_on_where_a_replica_leads(situation: Situation, acks: in
         assert offset >= COMMITTED
 
 
-def test_a_leader_that_loses_its_majority_is_no_longer_named(
-    shared_cluster: ClusterProcesses,
-) -> None:
-    cluster, topic = shared_cluster, f"outvoted-{uuid.uuid4().hex[:6]}"
+def test_a_leader_that_loses_its_majority_is_no_longer_named(cluster: ClusterProcesses) -> None:
+    topic = f"outvoted-{uuid.uuid4().hex[:6]}"
     create_committed(cluster, topic, "raft")
     first = cluster.wait_for_leader(topic)
     cluster.kill(first)

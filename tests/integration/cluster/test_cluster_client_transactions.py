@@ -127,6 +127,7 @@ def test_the_clients_transactions_survive_the_death_of_brokers(cluster: ClusterP
     assert not load.aborted & set(everywhere[0])
 
 
+@pytest.mark.thorough
 def test_a_prepared_transaction_is_completed_by_another_coordinator(
     cluster: ClusterProcesses,
 ) -> None:

@@ -56,6 +56,7 @@ def test_any_broker_takes_any_change_and_all_of_them_know(cluster: ClusterProces
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
 def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(
     cluster: ClusterProcesses, mode: str
@@ -136,6 +137,7 @@ def test_a_topic_changes_its_mode_under_load_there_and_back(cluster: ClusterProc
             running.wait_for_more(100)
 
 
+@pytest.mark.thorough
 def test_a_group_survives_its_coordinator(cluster: ClusterProcesses) -> None:
     create_topic(cluster, "grouped")
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})

@@ -150,6 +150,7 @@ class _EmptyCluster:
     async def close(self) -> None: ...
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("auth", [ClientAuth.NONE, ClientAuth.REQUIRED])
 def test_the_push_endpoint_serves_tls(tmp_path: Path, auth: ClientAuth) -> None:
     authority = make_authority(tmp_path)

@@ -287,6 +287,7 @@ def check_order(events: list[Event], messages: Offsets) -> None:
 pytestmark = pytest.mark.timeout(SECONDS_MAX + 60)
 
 
+@pytest.mark.thorough
 def test_shared_deliveries_are_conserved(tmp_path: Path) -> None:
     events, messages = conserve(tmp_path, "ptp-shared")
     check_nothing_is_missing(events, messages)

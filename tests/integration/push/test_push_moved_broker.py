@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from push_support import new_topic, run, send, until
 
 from zhumq import PushConsumer
@@ -11,6 +12,7 @@ from zhumq.testing.broker import broker
 from zhumq.testing.process import broker_process
 
 
+@pytest.mark.thorough
 def test_a_consumer_finds_its_broker_again_behind_another_push_port(tmp_path: Path) -> None:
     with broker_process(tmp_path / "data") as process:
         topic = new_topic(process.bootstrap)

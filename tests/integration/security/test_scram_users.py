@@ -237,6 +237,7 @@ def password_file(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.thorough
 def test_users_are_created_before_the_first_start(tmp_path: Path, password_file: Path) -> None:
     data_dir = tmp_path / "data"
     place = ("--data-dir", str(data_dir))

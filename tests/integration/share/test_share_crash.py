@@ -4,6 +4,7 @@ import random
 import time
 from pathlib import Path
 
+import pytest
 from share_member import produce, topic_id_of
 from share_workers import Verdict, Worker, start_offsets
 
@@ -23,6 +24,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.thorough
 def test_every_message_is_acknowledged_or_a_dead_letter_after_many_kills(tmp_path: Path) -> None:
     process = BrokerProcess(tmp_path / "data", settings=SETTINGS)
     process.start()

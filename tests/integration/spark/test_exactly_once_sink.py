@@ -47,6 +47,7 @@ def test_a_batch_write_appears_whole(spark: SparkSession, process: BrokerProcess
     assert open_transactions(process.bootstrap) == []
 
 
+@pytest.mark.thorough
 def test_a_batch_write_that_fails_leaves_nothing(
     spark: SparkSession, process: BrokerProcess
 ) -> None:

@@ -145,6 +145,7 @@ def test_a_file_is_read_once_with_its_name_and_its_time(pipelines: Pipelines) ->
     assert ids(pipelines) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
+@pytest.mark.thorough
 def test_a_timed_stream_reads_files_as_they_come(pipelines: Pipelines) -> None:
     text = ORDERS.format(trigger="200ms", folder=pipelines.folder, format="json")
     stop = StopRequest()
@@ -163,6 +164,7 @@ def test_a_timed_stream_reads_files_as_they_come(pipelines: Pipelines) -> None:
     assert pipelines.run(pipelines.write("again.yml", batch)).sinks["table"].rows_out == 3
 
 
+@pytest.mark.thorough
 def test_a_broken_file_ends_the_run_or_is_left_out(pipelines: Pipelines) -> None:
     text = ORDERS.format(trigger="available-now", folder=pipelines.folder, format="json")
     file = pipelines.write("orders.yml", text)
@@ -213,6 +215,7 @@ def test_a_folder_that_is_not_there_is_found_before_the_run(pipelines: Pipelines
         pipelines.run(away)
 
 
+@pytest.mark.thorough
 def test_a_reset_reads_all_files_again(pipelines: Pipelines) -> None:
     text = ORDERS.format(trigger="available-now", folder=pipelines.folder, format="json")
     file = pipelines.write("orders.yml", text)

@@ -211,6 +211,7 @@ def test_what_the_database_refuses_is_an_error_and_changes_nothing(
         JdbcTable(spark, target(server.url, "narrow"))
 
 
+@pytest.mark.thorough
 def test_a_staging_table_that_a_killed_run_has_left_is_removed(
     spark: SparkSession, server: PostgresServer
 ) -> None:
@@ -233,6 +234,7 @@ def orders(count: int, *, version: int) -> list[bytes]:
     ]
 
 
+@pytest.mark.thorough
 def test_a_database_that_goes_away_fails_a_batch_and_has_it_once_when_it_is_back(
     spark: SparkSession, server: PostgresServer, tmp_path: Path
 ) -> None:

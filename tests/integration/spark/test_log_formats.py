@@ -110,6 +110,7 @@ WILD_LINES = (
 )
 
 
+@pytest.mark.thorough
 def test_long_and_wild_lines_do_not_fail_the_run(spark: SparkSession) -> None:
     found = parsed(spark, [("shop", line) for line in WILD_LINES])
     assert len(found) == len(WILD_LINES)

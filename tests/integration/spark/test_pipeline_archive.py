@@ -116,6 +116,7 @@ def test_a_kill_at_any_moment_leaves_every_row_once(
     assert not list(folder.rglob("*.moves.json"))
 
 
+@pytest.mark.thorough
 def test_a_new_checkpoint_adds_only_what_is_not_in_the_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:

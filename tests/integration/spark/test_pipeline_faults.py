@@ -436,6 +436,7 @@ sinks:
 """
 
 
+@pytest.mark.thorough
 def test_records_that_the_target_will_delete_for_their_age_are_warned_of(
     pipelines: Pipelines,
 ) -> None:

@@ -122,6 +122,7 @@ def pipelines(spark: SparkSession, running: RunningBroker, tmp_path: Path) -> Pi
     return made
 
 
+@pytest.mark.thorough
 def test_bad_rows_become_dead_letters_with_the_reason(pipelines: Pipelines) -> None:
     status = pipelines.run(pipelines.write("orders.yml", ORDERS))
     assert status.state is State.DONE
@@ -224,6 +225,7 @@ def test_an_unreachable_broker_is_reported(
         away.run("archive", topic="orders", table=str(tmp_path / "t"))
 
 
+@pytest.mark.thorough
 def test_a_stop_finishes_the_batch_and_the_next_run_goes_on(pipelines: Pipelines) -> None:
     create_topic(pipelines.bootstrap, "endless", 1)
     produce(pipelines.bootstrap, "endless", (b"%d" % number for number in range(100)))
@@ -249,6 +251,7 @@ def test_a_stop_finishes_the_batch_and_the_next_run_goes_on(pipelines: Pipelines
     assert sorted(rows.column("offset").to_pylist()) == list(range(150))
 
 
+@pytest.mark.thorough
 def test_a_batch_that_is_stopped_has_not_succeeded(pipelines: Pipelines) -> None:
     begun = pipelines.folder / "begun"
     text = ORDERS.replace("own_steps:with_tax", "own_steps:endless").replace("id, total", "id")

@@ -69,6 +69,7 @@ def reasons_of(views: Views) -> dict[str, str]:
     return found
 
 
+@pytest.mark.thorough
 def test_fields_of_json_csv_and_logfmt_become_columns(spark: SparkSession) -> None:
     json_step = (
         "  - {name: parsed, parse: records, format: json, schema: 'id BIGINT, key STRING, tags"
@@ -223,6 +224,7 @@ RULES = """\
 """
 
 
+@pytest.mark.thorough
 def test_rules_count_drop_quarantine_and_fail(spark: SparkSession) -> None:
     sinks = "  broken: {console: 5}\n"
     values = (b'{"id": 1, "amount": 5}', b'{"amount": 500}', b'{"id": 3, "amount": -1}', b'{"id": 4, "amount": 500}')  # fmt: skip
@@ -266,6 +268,7 @@ def test_a_mistake_that_only_spark_finds_names_its_line_before_the_run(
     assert words in str(caught.value)
 
 
+@pytest.mark.thorough
 def test_a_key_is_kept_once_within_a_time(spark: SparkSession) -> None:
     step = "  - {name: once, deduplicate: records, by: value, within: 2 minutes}\n"
     # Records are a minute apart.

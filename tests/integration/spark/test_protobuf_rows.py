@@ -96,6 +96,7 @@ def test_messages_of_a_proto_file_become_columns(spark: SparkSession, tmp_path: 
     ]
 
 
+@pytest.mark.thorough
 def test_messages_of_the_registry_are_read_by_a_step_and_by_queries(
     spark: SparkSession, running: RunningBroker, tmp_path: Path
 ) -> None:
@@ -134,6 +135,7 @@ def test_messages_of_the_registry_are_read_by_a_step_and_by_queries(
     ]  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_avro_that_refers_to_other_schemas_is_a_table(
     spark: SparkSession, running: RunningBroker
 ) -> None:

@@ -96,6 +96,7 @@ def test_a_deleted_topic_ends_the_query_and_is_named(
     assert "failOnDataLoss" in error
 
 
+@pytest.mark.thorough
 def test_a_deleted_topic_is_waited_for_if_data_may_be_lost(
     spark: SparkSession, running: RunningBroker, tmp_path: Path
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_deleted_topic_is_waited_for_if_data_may_be_lost(
         query.stop()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("may_lose", [False, True])
 def test_offsets_that_retention_has_deleted(
     spark: SparkSession, running: RunningBroker, tmp_path: Path, may_lose: bool

@@ -80,6 +80,7 @@ def test_a_row_that_the_broker_cannot_take_fails_the_task_in_words(
         write(running.bootstrap, iter([one]), *columns)
 
 
+@pytest.mark.thorough
 def test_rows_are_written_once_though_the_broker_dies_between(tmp_path: Path) -> None:
     with broker_process(tmp_path / "data") as process:
         create_topic(process.bootstrap, "t")
@@ -103,6 +104,7 @@ def _kill_and_start(process: BrokerProcess, killed: threading.Event) -> None:
     process.start()
 
 
+@pytest.mark.thorough
 def test_a_broker_that_stays_away_fails_the_task_in_words(tmp_path: Path) -> None:
     with broker_process(tmp_path / "data") as process:
         create_topic(process.bootstrap, "t")

@@ -157,6 +157,7 @@ def test_offsets_times_and_columns_choose_what_is_read(topics: Topics) -> None:
     assert [row.offset for row in by_offset.collect()] == [10, 11]
 
 
+@pytest.mark.thorough
 def test_filters_are_pushed_when_asked_for(topics: Topics) -> None:
     create_topic(topics.bootstrap, "filtered", 2)
     for partition in range(2):
@@ -191,6 +192,7 @@ def test_a_batch_is_written_with_keys_headers_partitions_and_times(topics: Topic
         assert _milliseconds(row.timestamp) == 1_700_000_000_000 + number
 
 
+@pytest.mark.thorough
 def test_a_stream_goes_on_from_its_checkpoint_and_shows_its_lag(
     topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -257,6 +259,7 @@ def test_a_replayed_micro_batch_writes_nothing_twice(topics: Topics, tmp_path: P
     assert topics.values("target") == texts(0, 100)
 
 
+@pytest.mark.thorough
 def test_a_running_stream_sees_new_records_and_new_partitions(
     topics: Topics, tmp_path: Path
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_topic_with_a_schema_has_its_fields(
     assert [row["_error"] for row in rows[6:]] == [None, "not JSON of the given schema", None]
 
 
+@pytest.mark.thorough
 def test_avro_of_two_versions_is_read_by_the_newest_also_from_the_archive(
     spark: SparkSession, running: RunningBroker, tmp_path: Path
 ) -> None:

@@ -153,6 +153,7 @@ def test_topics_groups_partitions_and_brokers_are_shown_and_stay_fresh(
     run(running.bootstrap, scenario)
 
 
+@pytest.mark.thorough
 def test_names_and_messages_are_shown_as_text_whatever_they_contain(running: RunningBroker) -> None:
     with zhumq.Admin(running.bootstrap) as admin:
         admin.create_topic("hostile", partitions=1)

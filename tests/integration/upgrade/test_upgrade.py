@@ -23,6 +23,7 @@ def start(data_dir: Path) -> tuple[BrokerProcess, str]:
     return process, sasl
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("archive", FOLDERS, ids=lambda path: path.name.removesuffix(".tar.xz"))
 def test_a_data_folder_of_an_earlier_release_is_opened_and_used(
@@ -39,6 +40,7 @@ def test_a_data_folder_of_an_earlier_release_is_opened_and_used(
         process.kill()
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(400)
 def test_what_the_check_looks_for_is_what_is_written(tmp_path: Path) -> None:
     """A restart is an upgrade from today's release: the folder of the next release will pass."""

@@ -46,6 +46,7 @@ def take(consumer: Consumer, count: int) -> list[Message]:
     return found
 
 
+@pytest.mark.thorough
 def test_dead_letters_are_counted_read_in_pages_and_replayed(
     api: httpx.Client, running: RunningBroker, topic: str
 ) -> None:

@@ -218,6 +218,7 @@ def test_an_error_at_start_is_one_line_without_the_password(
     assert "Traceback" not in broker.output
 
 
+@pytest.mark.thorough
 def test_a_missing_secret_is_one_line(ensemble: SecureEnsemble, tmp_path: Path) -> None:
     for reference in ("${env:ZHUMQ_NO_SUCH}", "${file:/no/such}", "${file:/no/such:key}"):
         settings = Given(settings={AUTH: reference, "zookeeper.auth.username": "zhumq"})

@@ -287,6 +287,7 @@ def test_a_cluster_without_acls_gets_them_broker_by_broker_while_it_runs(
     asyncio.run(scenario())
 
 
+@pytest.mark.thorough
 def test_a_restart_in_the_middle_of_the_migration_completes_it(
     ensemble: SecureEnsemble, path: str
 ) -> None:

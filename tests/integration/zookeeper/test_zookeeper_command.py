@@ -131,6 +131,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> No
     assert "Not a directory; choose another with --data-dir" in error
 
 
+@pytest.mark.thorough
 def test_it_serves_tls_on_one_more_port(tmp_path: Path) -> None:
     authority = make_authority(tmp_path / "ca")
     keystore = authority.issue("zookeeper").combined_file

@@ -182,7 +182,7 @@ class MetadataHandler:
     def _describe(self, image: ClusterImage, topic: Topic) -> MetadataResponseTopic:
         # What clients of a listener see that some brokers lack is changed below, so nothing is kept of it.
         is_whole = image is self._store.image
-        partitions = self._kept if is_whole else _describe_partitions
+        partitions = self._kept if is_whole else describe_partitions
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
@@ -318,12 +318,13 @@ class _DescribedPartitions:
             self._topics.clear()
         found = self._topics.get(topic.topic_id)
         if found is None or found[0] is not topic:
-            found = (topic, KeptList(_describe_partitions(image, topic)))
+            found = (topic, KeptList(describe_partitions(image, topic)))
             self._topics[topic.topic_id] = found
         return found[1]
 
 
-def _describe_partitions(image: ClusterImage, topic: Topic) -> list[MetadataResponsePartition]:
+def describe_partitions(image: ClusterImage, topic: Topic) -> list[MetadataResponsePartition]:
+    """All partitions of a topic as the image has them."""
     return [
         _describe_partition(image, index, state) for index, state in enumerate(topic.partitions)
     ]
