@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
@@ -26,6 +26,7 @@ from zhumq.model.errors import MalformedFrame
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from zhumq.admin.repeated_metadata import Metadata
     from zhumq.client.wire import Connection
     from zhumq.protocol.api import ApiKey
 
@@ -41,7 +42,7 @@ class ClusterConnection:
     It connects with the first request, and any broker will do. `push` gives the push listeners that the
     brokers would otherwise be asked for. With `waiting`, connection errors are logged and explained.
     `security` is a ClientSecurity, or settings with Kafka's names. `retry_seconds` is how long a request is repeated
-    while no broker can serve it.
+    while no broker can serve it. `asks_often`: for a program that runs on, which decodes metadata only after a change.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class ClusterConnection:
         waiting: Waiting | None = None,
         security: Security = None,
         retry_seconds: float = RETRY_SECONDS,
+        asks_often: bool = False,
     ) -> None:
         self.bootstrap = bootstrap
         self.push = push
@@ -60,6 +62,7 @@ class ClusterConnection:
         self.security = as_security(security)
         self._client_id = client_id
         self._waiting = waiting
+        self._asks_often = asks_often
         settings: dict[str, Any] = {"client.id": client_id}
         if waiting is not None:
             settings["error_cb"] = waiting.on_error
@@ -127,6 +130,9 @@ class ClusterConnection:
 
     def metadata(self) -> ClusterMetadata:
         """The topics and brokers of the cluster."""
+        if self._asks_often:
+            with suppress(Unavailable):  # The client library tries again, at other brokers.
+                return cast("ClusterMetadata", self._repeated_metadata())
         with kafka_errors("list topics", self._waiting):
             return self._admin.metadata()
 
@@ -148,10 +154,29 @@ class ClusterConnection:
     ) -> Any:
         """The answer to a request that Kafka's client library lacks, of any broker or the one at the address.
         It is not repeated. Without a version it goes out in the newest."""
+        return self._on_wire(
+            key, address or self.bootstrap, lambda wire: wire.ask(key, body, version)
+        )
+
+    def _repeated_metadata(self) -> "Metadata":
+        from zhumq.admin.repeated_metadata import decode_metadata  # noqa: PLC0415
+        from zhumq.protocol.api import ApiKey  # noqa: PLC0415
+        from zhumq.protocol.messages.metadata import MetadataRequest  # noqa: PLC0415
+
+        body = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        return self._on_wire(
+            ApiKey.METADATA,
+            self.bootstrap,
+            lambda wire: decode_metadata(*wire.ask_undecoded(ApiKey.METADATA, body)),
+        )
+
+    def _on_wire(
+        self, key: "ApiKey", address: str, ask: "Callable[[Connection], Answer]"
+    ) -> Answer:
+        """What a request on our own connection to this address gives. It is not repeated."""
         # Imported here: most operations do not need the codecs, which take time to load.
         from zhumq.client.wire import Connection  # noqa: PLC0415
 
-        address = address or self.bootstrap
         try:
             wire = self._wires.get(address)
             if wire is None:
@@ -162,7 +187,7 @@ class ClusterConnection:
                     request_seconds=REQUEST_TIMEOUT_SECONDS,
                     security=self.security,
                 )
-            return wire.ask(key, body, version)
+            return ask(wire)
         except (OSError, MalformedFrame) as reason:
             lost = self._wires.pop(address, None)
             if lost is not None:

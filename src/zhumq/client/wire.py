@@ -16,7 +16,14 @@ from zhumq.client.errors import SecurityFailed
 from zhumq.client.security import PLAINTEXT, ClientSecurity
 from zhumq.model.address import Address
 from zhumq.model.errors import MalformedFrame, ZhumqError
-from zhumq.protocol.api import APIS, ApiKey, RequestHeader, decode_response, encode_request
+from zhumq.protocol.api import (
+    APIS,
+    ApiKey,
+    RequestHeader,
+    decode_response,
+    encode_request,
+    split_response,
+)
 from zhumq.protocol.messages.metadata import ApiVersionsRequest
 
 CONNECT_SECONDS_MAX: Final = 10.0
@@ -152,13 +159,24 @@ class Connection:
         """The next response, which answers a request of this API and version."""
         version = self.version_of(key) if version is None else version
         correlation_id, response = decode_response(key, version, self.receive_frame())
+        self._check_order(correlation_id)
+        return response
+
+    def ask_undecoded(self, key: ApiKey, body: Any) -> tuple[int, bytes]:
+        """As `ask`, for a caller who may know the response already: its version, and its bytes after the correlation id."""
+        version = self.version_of(key)
+        self.send(key, body, version)
+        correlation_id, content = split_response(self.receive_frame())
+        self._check_order(correlation_id)
+        return version, bytes(content)
+
+    def _check_order(self, correlation_id: int) -> None:
         # Empty where the caller has sent bytes of its own making. A Produce request with acks=0 has no answer.
         if self._unanswered:
             if correlation_id not in self._unanswered:
                 raise MalformedFrame(f"the broker answers request {correlation_id}: none is open")
             while self._unanswered.popleft() != correlation_id:
                 pass
-        return response
 
     def send_bytes(self, data: bytes) -> None:
         try:

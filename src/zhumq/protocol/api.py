@@ -301,17 +301,28 @@ def encode_request(header: RequestHeader, body: Message) -> bytes:
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Any]:
     """The client's side: the correlation id and the message of a frame without its size."""
-    spec = APIS[ApiKey(api_key)]
+    correlation_id, body = split_response(frame)
+    return correlation_id, decode_response_body(api_key, version, body)
+
+
+def split_response(frame: bytes) -> tuple[int, bytes]:
+    """The correlation id of a frame without its size, and what follows it."""
     if len(frame) < INT32.size:
         raise MalformedFrame("a response without a correlation id")
     (correlation_id,) = INT32.unpack_from(frame)
-    position = INT32.size
+    return correlation_id, frame[INT32.size :]
+
+
+def decode_response_body(api_key: int, version: int, frame: bytes) -> Any:
+    """The message of what follows the correlation id."""
+    spec = APIS[ApiKey(api_key)]
+    position = 0
     if spec.is_flexible(version) and spec.key != ApiKey.API_VERSIONS:
         try:
             position = skip_tagged_fields(frame, position)
         except IndexError as error:
             raise MalformedFrame("a response header without its end") from error
-    return correlation_id, decode_message(spec.response, version, frame, position)
+    return decode_message(spec.response, version, frame, position)
 
 
 def _request_codec(

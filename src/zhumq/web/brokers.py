@@ -45,6 +45,7 @@ class Brokers:
             waiting=Waiting(bootstrap, security),
             security=security,
             retry_seconds=RETRY_SECONDS,
+            asks_often=True,
         )
         self.waiting_slots = waiting_slots
         self.schemas = schemas  # of all callers: each reads it with its own link
