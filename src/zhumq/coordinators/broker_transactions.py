@@ -20,12 +20,11 @@ from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.validator import AppendOrigin
 from zhumq.transactions.requests import EndTransaction, InitProducer
-from zhumq.transactions.transaction import EPOCH_BUMPING_VERSION
+from zhumq.transactions.transaction import EPOCH_BUMPING_VERSION, VERIFICATIONS_MAX
 
 _VERSION: Final = 0
 _INIT_VERSION: Final = 5
 _END_VERSION: Final = 5
-JOIN_ATTEMPTS_MAX: Final = 3
 
 ProducerRequest = InitProducerIdRequest | EndTxnRequest
 ProducerResponse = InitProducerIdResponse | EndTxnResponse
@@ -118,7 +117,7 @@ class AppendRoute:
 
     async def _join(self, target: Partition, transactional_id: str, producer: Producer) -> None:
         partition = target.topic_partition
-        for _ in range(JOIN_ATTEMPTS_MAX):
+        for _ in range(VERIFICATIONS_MAX):
             verification = target.verification(producer.producer_id)
             codes = await self._transactions.join(
                 transactional_id, *producer, [partition], adds=True

@@ -201,6 +201,7 @@ class GroupService:
             return TxnOffsetCommitResponse(topics=split.refused)
         index = self.partition_for(message.group_id)
         producer = Producer(message.producer_id, message.producer_epoch)
+        adds = request.version >= ADDS_PARTITION_SINCE_VERSION
 
         async def verify() -> ErrorCode:
             if self._verifier is None:
@@ -211,7 +212,7 @@ class GroupService:
                 message.producer_id,
                 message.producer_epoch,
                 [partition],
-                adds=request.version >= ADDS_PARTITION_SINCE_VERSION,
+                adds=adds,
             )
             return _code_for_producer(codes.get(partition, ErrorCode.NONE), request.version)
 
@@ -219,7 +220,9 @@ class GroupService:
         named.topics = split.existing
         request = replace(request, message=named)
         if message.group_id:
-            response = await self._runtime.submit_in_transaction(index, request, producer, verify)
+            response = await self._runtime.submit_in_transaction(
+                index, request, producer, verify, has_own_epoch=adds
+            )
         else:  # The shard refuses it, whatever the coordinator says.
             response = await self._runtime.submit(index, request)
         committed = _expect(TxnOffsetCommitResponse, response)

@@ -35,6 +35,7 @@ from zhumq.model.state_machine import (
 from zhumq.model.transaction_errors import TransactionCoordinatorFenced
 from zhumq.records.batch import batches
 from zhumq.records.control import EndMarker
+from zhumq.transactions.transaction import VERIFICATIONS_MAX
 
 logger = logging.getLogger(__name__)
 
@@ -209,20 +210,26 @@ class CoordinatorRuntime(Generic[Request, Response]):
         request: Request,
         producer: Producer,
         verify: Callable[[], Awaitable[ErrorCode]],
+        *,
+        has_own_epoch: bool = True,
     ) -> Response:
         """Pass a request whose records belong to a producer's transaction. If they begin it in the shard's
-        partition, its coordinator has to confirm first that the partition is in it."""
+        partition, its coordinator has to confirm first that the partition is in it. `has_own_epoch`: the transaction
+        has an epoch that no other one of the producer has."""
         running = self._running.get(index)
         if running is None:
             return await self.submit(index, request)
         if running.partition.has_transaction(*producer):
             return await self.submit(index, request)
-        verification = running.partition.verification(producer.producer_id)
-        code = await verify()
-        if code is not ErrorCode.NONE:
-            return self._refuse(request, code)
-        if running.partition.verification(producer.producer_id) != verification:
-            # A marker came meanwhile: the records are of a transaction that is over.
+        for _ in range(VERIFICATIONS_MAX if has_own_epoch else 1):
+            verification = running.partition.verification(producer.producer_id)
+            code = await verify()
+            if code is not ErrorCode.NONE:
+                return self._refuse(request, code)
+            if running.partition.verification(producer.producer_id) == verification:
+                break
+            # A marker came meanwhile: that of the transaction before, or the records are of one that is over by now.
+        else:
             return self._refuse(request, ErrorCode.INVALID_TXN_STATE)
         running.partition.allow_transaction(producer.producer_id, producer.epoch, verification)
         return await self.submit(index, request)

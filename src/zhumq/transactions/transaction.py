@@ -12,6 +12,9 @@ NO_PARTITIONS: Final = frozenset[TopicPartition]()  # one object: a new empty se
 EPOCH_MAX: Final = 2**15 - 1
 # KIP-890: each end of a transaction raises the producer's epoch, and producing adds partitions.
 EPOCH_BUMPING_VERSION: Final = 2
+# Of a request of such a client, whose last transaction's marker may come while the new one is verified. Before, a marker
+# that comes says nothing about which of the two the request belongs to.
+VERIFICATIONS_MAX: Final = 3
 # KIP-939: the timeout of a two-phase producer. Its transactions stay open until someone ends them.
 NO_TIMEOUT_MS: Final = 2**31 - 1
 

@@ -5,6 +5,7 @@ from typing import cast
 
 from one_broker import OneBroker, with_broker
 
+from zhumq.broker.handlers.produce_verification import ProduceVerification
 from zhumq.coordinators.broker_transactions import AppendRoute
 from zhumq.coordinators.transaction_route import RoutedTransactions
 from zhumq.model.errors import ErrorCode
@@ -17,6 +18,7 @@ from zhumq.replication.partition import Partition
 from zhumq.storage.validator import AppendOrigin
 
 PRODUCER = 5
+PRODUCE_VERSION = 12  # of clients whose transactions have an epoch each
 
 
 class LateMarker:
@@ -47,6 +49,23 @@ class LateMarker:
                 now_ms=self._now_ms,
             )
         return {}
+
+
+def test_a_producers_batch_is_verified_again_if_the_last_marker_came_meanwhile() -> None:
+    async def scenario(broker: OneBroker) -> None:
+        partition = await broker.create()
+        now_ms = broker.clock.now_ms()
+        partition.allow_transaction(PRODUCER, 0, partition.verification(PRODUCER))
+        partition.append(batch_of(0), now_ms, origin=AppendOrigin.CLIENT)
+        coordinator = LateMarker(partition, now_ms)
+        verification = ProduceVerification(cast("RoutedTransactions", coordinator))
+        written = [(partition, batch_of(1))]
+        assert await verification.verify("t", written, PRODUCE_VERSION) == {}
+        assert coordinator.joins == 2
+        partition.append(batch_of(1), now_ms, origin=AppendOrigin.CLIENT)
+        assert partition.has_transaction(PRODUCER, 1)
+
+    with_broker(scenario)
 
 
 def batch_of(epoch: int) -> bytes:

@@ -162,6 +162,7 @@ async def end(
     is_commit: bool = True,
     producer: Producer = PRODUCER,
     coordinator_epoch: int = 1,
+    version: int = 1,
 ) -> None:
     kind = MarkerType.COMMIT if is_commit else MarkerType.ABORT
     await groups.runtime.append_marker(
@@ -169,7 +170,7 @@ async def end(
         EndMarker(marker_type=kind, coordinator_epoch=coordinator_epoch),
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
-        transaction_version=1,
+        transaction_version=version,
     )
 
 
@@ -335,6 +336,30 @@ def test_a_commit_that_its_transactions_marker_overtakes_is_refused_and_the_shar
             assert await stable(groups) == -1, "the shard was not loaded again"
             coordinator.meanwhile = nothing
             assert await commit_in_transaction(groups, 2) == ErrorCode.NONE
+
+    run(scenario)
+
+
+def test_a_commit_is_verified_again_if_the_marker_of_the_transaction_before_came_meanwhile() -> (
+    None
+):
+    """A client of transaction version 2 sends its first commit right after the end of its last transaction."""
+
+    async def scenario() -> None:
+        coordinator = Coordinator()
+        second = PRODUCER._replace(epoch=PRODUCER.epoch + 1)
+        async with running_groups(MemoryDisk(), verifier=coordinator) as groups:
+            assert await commit_in_transaction(groups, 1) == ErrorCode.NONE
+
+            async def end_the_last() -> None:
+                coordinator.meanwhile = nothing
+                await end(groups, producer=second, version=2)
+
+            coordinator.meanwhile = end_the_last
+            assert await commit_in_transaction(groups, 2, producer=second) == ErrorCode.NONE
+            assert len(coordinator.asked) == 3
+            await end(groups, producer=second._replace(epoch=second.epoch + 1), version=2)
+            assert await stable(groups) == 2
 
     run(scenario)
 

@@ -24,6 +24,7 @@ from zhumq.model.transaction_errors import (
 )
 from zhumq.records.batch import decode_header, is_transactional
 from zhumq.replication.partition import Partition
+from zhumq.transactions.transaction import VERIFICATIONS_MAX
 
 _FIRST_VERSION_WITH_ABORTABLE: Final = 11  # of Produce
 _FIRST_VERSION_THAT_ADDS: Final = 12  # of Produce: clients with transaction version 2
@@ -112,20 +113,33 @@ class ProduceVerification:
             return {partition.topic_partition: refusal for partition in unverified}
         ((producer_id, producer_epoch),) = producers
         adds = version >= _FIRST_VERSION_THAT_ADDS
-        verifications = {partition: partition.verification(producer_id) for partition in unverified}
-        codes = await self._transactions.join(
-            transactional_id,
-            producer_id,
-            producer_epoch,
-            (partition.topic_partition for partition in unverified),
-            adds=adds,
-        )
-        for partition, verification in verifications.items():
-            if partition.topic_partition not in codes:
-                partition.allow_transaction(
-                    producer_id, producer_epoch, verification, begins_at_zero=adds
-                )
-        return {partition: _error(code, version) for partition, code in codes.items()}
+        refused: dict[TopicPartition, ErrorCode] = {}
+        left = list(unverified)
+        for _ in range(VERIFICATIONS_MAX if adds else 1):
+            verifications = {partition: partition.verification(producer_id) for partition in left}
+            codes = await self._transactions.join(
+                transactional_id,
+                producer_id,
+                producer_epoch,
+                (partition.topic_partition for partition in left),
+                adds=adds,
+            )
+            refused |= codes
+            for partition, verification in verifications.items():
+                if partition.topic_partition not in codes:
+                    partition.allow_transaction(
+                        producer_id, producer_epoch, verification, begins_at_zero=adds
+                    )
+            # A marker came meanwhile: that of the transaction before, or this one is over by now.
+            left = [
+                partition
+                for partition, verification in verifications.items()
+                if partition.topic_partition not in codes
+                and partition.verification(producer_id) != verification
+            ]
+            if not left:
+                break
+        return {partition: _error(code, version) for partition, code in refused.items()}
 
 
 def _unverified(
