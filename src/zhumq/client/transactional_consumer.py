@@ -82,9 +82,9 @@ class TransactionalConsumer:
         # assigned meanwhile (rd_kafka_assignment_apply_offsets). So messages of unplaced partitions are dropped.
         self._unplaced: dict[TopicPartition, int] = {}
         self._placed_at = 0.0
-        # Where the others were placed. librdkafka may begin elsewhere after a successful seek: its own lookup of the
-        # position ended later.
-        self._placed: dict[TopicPartition, int] = {}
+        # The next offset of the others. librdkafka may go back to where the group has no position yet, or had one, even
+        # after messages were returned: its own lookup of the position, begun with the assignment, ended so late.
+        self._expected: dict[TopicPartition, int] = {}
         # Taken before the messages: a generation that is older than theirs is refused, a newer one would be accepted.
         self._metadata = GroupMetadata(group=group)
         # Of the messages that the program got since the last transaction: the first offset, and the next one.
@@ -209,19 +209,16 @@ class TransactionalConsumer:
         )
         for place, committed in found.items():
             offset = self._unplaced[place] if committed is None else committed
-            try:
-                self._consumer.seek(confluent_kafka.TopicPartition(*place, offset))
-                self._consumer.resume([confluent_kafka.TopicPartition(*place)])
-            except confluent_kafka.KafkaException as error:
-                if error.args[0].code() != confluent_kafka.KafkaError._STATE:
-                    raise
-                continue  # It was assigned just now, and is not being read yet.
+            if not self._seek(place, offset):
+                continue
+            self._consumer.resume([confluent_kafka.TopicPartition(*place)])
             del self._unplaced[place]
-            self._placed[place] = offset
+            self._expected[place] = offset
         self._placed_at = time.monotonic()
 
     def _receive(self, messages: Sequence[Any]) -> list[Task]:
         found = []
+        strayed: set[TopicPartition] = set()
         for message in messages:
             error = message.error()
             if error is None:
@@ -229,18 +226,29 @@ class TransactionalConsumer:
                 place = TopicPartition(task.topic, task.partition)
                 if place in self._unplaced:
                     continue
-                if task.offset < self._placed.get(place, 0):
-                    at = self._placed.pop(place)
-                    if at <= self._log_end(message):
-                        self._unplaced[place] = at
-                        self._placed_at = 0.0
-                        continue
-                    # The log does not reach to the position: its topic was made again, or has lost messages.
+                expected = self._expected.get(place, 0)
+                if task.offset < expected <= self._log_end(message):
+                    strayed.add(place)
+                    continue
+                # Before it, if the log does not reach so far: its topic was made again, or has lost messages.
+                self._expected[place] = task.offset + 1
                 found.append(task)
             elif not is_transient(error):
                 text = f"cannot read {message.topic()!r}: {error.str()}"
                 raise RequestFailed(self._waiting.explain(text))
+        for place in strayed:
+            self._seek(place, self._expected[place])
         return found
+
+    def _seek(self, place: TopicPartition, offset: int) -> bool:
+        """Read on from this offset. False: the partition was assigned just now, and is not being read yet."""
+        try:
+            self._consumer.seek(confluent_kafka.TopicPartition(*place, offset))
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() != confluent_kafka.KafkaError._STATE:
+                raise
+            return False
+        return True
 
     def _log_end(self, message: Any) -> int:
         """The end of the message's partition, as it was fetched with the message."""
@@ -262,5 +270,5 @@ class TransactionalConsumer:
         revoked = {TopicPartition(place.topic, place.partition) for place in places}
         for place in revoked:
             self._unplaced.pop(place, None)
-            self._placed.pop(place, None)
+            self._expected.pop(place, None)
         self.has_lost |= not revoked.isdisjoint(self._next)

@@ -180,6 +180,35 @@ def test_a_group_whose_position_is_behind_the_log_reads_it_from_its_beginning(
     assert (first[0].topic, first[0].offset) == (source, 0)
 
 
+def test_what_librdkafka_goes_back_to_is_not_processed_again(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lookup of the group's position, which there was none of, may end when a transaction has committed one."""
+    consumers: list[confluent_kafka.Consumer] = []
+
+    class KnownConsumer(confluent_kafka.Consumer):
+        def __init__(self, *arguments: object) -> None:
+            super().__init__(*arguments)
+            consumers.append(self)
+
+    monkeypatch.setattr(confluent_kafka, "Consumer", KnownConsumer)
+    source, target = fill(bootstrap, 100, partitions=1), new_topic(bootstrap)
+    with (
+        TransactionalProducer(bootstrap, transactional_id=target) as producer,
+        TransactionalConsumer(source, group=target, bootstrap=bootstrap) as consumer,
+    ):
+        for done in range(0, 100, 10):
+            tasks = until(lambda: consumer.poll(1, messages_max=10))
+            assert [each.offset for each in tasks] == list(range(done, done + 10))
+            if done == 50:  # while a transaction is open, and before it is committed
+                consumers[0].seek(confluent_kafka.TopicPartition(source, 0, 0))
+            with producer.transaction(consumer) as transaction:
+                for each in tasks:
+                    transaction.send(target, each.value or b"")
+            consumers[0].seek(confluent_kafka.TopicPartition(source, 0, 0))
+    assert sorted(read(bootstrap, target)) == numbers(100)
+
+
 def test_a_worker_sends_the_outputs_of_a_task_once_whatever_its_handler_raises(
     bootstrap: str,
 ) -> None:
