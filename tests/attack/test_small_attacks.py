@@ -43,6 +43,7 @@ def metric(process: BrokerProcess, name: str) -> float:
     return float(found[1])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(ATTACKS.keys() - LARGE - LOGIN_FLOODS.keys()))
 def test_an_honest_client_is_served_beside_the_attack(
     attacked: tuple[BrokerProcess, Target], name: str, monkeypatch: pytest.MonkeyPatch

@@ -47,6 +47,7 @@ def test_an_array_blown_up_costs_at_most_its_own_connection(
     _check_aftermath(target, caplog)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mutated", [False, True], ids=["valid", "mutated"])
 def test_random_requests_of_every_api_leave_the_broker_healthy(
     target: Target, mutated: bool, caplog: pytest.LogCaptureFixture

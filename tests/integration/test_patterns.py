@@ -43,6 +43,7 @@ def test_a_program_prints_what_its_page_shows(running: RunningBroker, name: str)
     assert printed == shown(name, "output")
 
 
+@pytest.mark.thorough
 def test_a_program_runs_again_on_the_same_broker(running: RunningBroker) -> None:
     for _ in range(2):
         printed = pattern_pages.run("decoupling", "--bootstrap", running.bootstrap)

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import fastavro
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -143,6 +144,7 @@ def is_valid(schema: Any) -> bool:
     return len(names) == len(set(names))
 
 
+@pytest.mark.thorough
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(evolutions())
 def test_a_compatible_evolution_is_readable_and_a_refused_one_has_a_counterexample(

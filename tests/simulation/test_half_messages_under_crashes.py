@@ -18,6 +18,7 @@ def run(seed: int) -> HalfWorld:
     return world
 
 
+@pytest.mark.thorough
 def test_the_guarantees_hold_under_crashes() -> None:
     visible = checks = moves = 0
     for seed in range(SEEDS):

@@ -9,9 +9,17 @@ from zhumq.consensus.contract import Mode
 
 SEEDS = 240
 SEEDS_PER_TEST = 24
+FIRSTS = [
+    0,
+    SEEDS_PER_TEST,
+    *(
+        pytest.param(first, marks=pytest.mark.thorough)
+        for first in range(2 * SEEDS_PER_TEST, SEEDS, SEEDS_PER_TEST)
+    ),
+]
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+@pytest.mark.parametrize("first", FIRSTS)
 def test_no_invariant_is_violated_under_any_faults(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         outcome = run_seed(options_for(seed, faulty_ms=10_000))

@@ -40,6 +40,7 @@ def test_schemas_are_registered_shown_checked_and_deleted(
     assert topic not in [row["subject"] for row in cli.must("schema", "list", "--json").document]
 
 
+@pytest.mark.thorough
 def test_what_is_refused_is_one_line(cli: Cli, topic: str, tmp_path: Path) -> None:
     (tmp_path / "one.avsc").write_text("{")
     (tmp_path / "one.txt").write_text("{}")

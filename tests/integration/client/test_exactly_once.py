@@ -180,6 +180,7 @@ def test_a_group_whose_position_is_behind_the_log_reads_it_from_its_beginning(
     assert (first[0].topic, first[0].offset) == (source, 0)
 
 
+@pytest.mark.thorough
 def test_what_librdkafka_goes_back_to_is_not_processed_again(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

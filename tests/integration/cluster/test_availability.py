@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError
 
 from zhumq.testing.cluster import ClusterProcesses, wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 SITUATIONS = [(mode, left) for mode in ("raft", "fetch") for left in (3, 2, 1)]
 
@@ -97,19 +97,3 @@ def test_acks_0_and_1_go_on_where_a_replica_leads(situation: Situation, acks: in
     if acks == 1:
         assert offset is not None
         assert offset >= COMMITTED
-
-
-def test_a_leader_that_loses_its_majority_is_no_longer_named(cluster: ClusterProcesses) -> None:
-    topic = f"outvoted-{uuid.uuid4().hex[:6]}"
-    create_committed(cluster, topic, "raft")
-    first = cluster.wait_for_leader(topic)
-    cluster.kill(first)
-    second = cluster.wait_for_leader(topic, other_than=first)
-    (third,) = set(cluster.brokers) - {first, second}
-    cluster.kill(third)
-    cluster.wait_for_brokers({second})
-    # It is alive and was elected, but by now it can commit nothing: operators and clients have to see that.
-    wait_for(lambda: cluster.leader_of(topic) is None or None, "no leader", WAIT_SECONDS)
-    cluster.restart(first, third)
-    cluster.wait_for_leader(topic)
-    assert send(cluster, topic, -1, "again")[0] is None

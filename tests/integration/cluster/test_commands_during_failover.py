@@ -47,6 +47,7 @@ def test_commands_sent_when_the_controller_dies_are_carried_out(
         list(pool.map(lambda words: output_of(*words, "--bootstrap", cluster.bootstrap), commands))
 
 
+@pytest.mark.thorough
 def test_the_librarys_admin_waits_for_a_new_controller(cluster: ClusterProcesses) -> None:
     with Admin(cluster.bootstrap) as admin:
         admin.create_topic("before", partitions=2)

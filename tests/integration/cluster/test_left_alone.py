@@ -1,11 +1,11 @@
-"""A fetch leader without followers: what consumers see, and what happens to acks=1 messages."""
+"""A leader without followers: what consumers see, what happens to acks=1 messages, and when it is no longer named."""
 
 import uuid
 
 import pytest
 from availability_support import COMMITTED, GIVE_UP_MS, WAIT_SECONDS, create_committed, read, send
 
-from zhumq.testing.cluster import ClusterProcesses
+from zhumq.testing.cluster import ClusterProcesses, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -40,3 +40,20 @@ def test_a_fetch_leader_left_alone_shows_what_it_took_once_another_is_back(
     assert everything[:COMMITTED] == committed
     # One broker acknowledged with acks=1 and was killed since: unflushed messages may be lost.
     assert everything == [str(number) for number in range(len(everything))]
+
+
+@pytest.mark.thorough
+def test_a_leader_that_loses_its_majority_is_no_longer_named(cluster: ClusterProcesses) -> None:
+    topic = f"outvoted-{uuid.uuid4().hex[:6]}"
+    create_committed(cluster, topic, "raft")
+    first = cluster.wait_for_leader(topic)
+    cluster.kill(first)
+    second = cluster.wait_for_leader(topic, other_than=first)
+    (third,) = set(cluster.brokers) - {first, second}
+    cluster.kill(third)
+    cluster.wait_for_brokers({second})
+    # It is alive and was elected, but by now it can commit nothing: operators and clients have to see that.
+    wait_for(lambda: cluster.leader_of(topic) is None or None, "no leader", WAIT_SECONDS)
+    cluster.restart(first, third)
+    cluster.wait_for_leader(topic)
+    assert send(cluster, topic, -1, "again")[0] is None

@@ -33,6 +33,7 @@ def save(rows: DataFrame, process: BrokerProcess, **options: str) -> None:
     sink.option("kafka.bootstrap.servers", process.bootstrap).options(**options).save()
 
 
+@pytest.mark.thorough
 def test_a_batch_write_appears_whole(spark: SparkSession, process: BrokerProcess) -> None:
     for topic in ("a", "b"):
         create_topic(process.bootstrap, topic, 2)

@@ -322,6 +322,7 @@ def test_another_database_gets_rows_by_sparks_own_writer(
     assert sorted(row["seq"] for row in found.collect()) == [100, 101, 102]
 
 
+@pytest.mark.thorough
 def test_two_runs_of_one_query_write_a_batch_once(
     spark: SparkSession, server: PostgresServer
 ) -> None:

@@ -156,6 +156,7 @@ def test_rows_of_one_time_are_in_one_batch_and_the_newest_are_held_back(
     assert [row["id"] for row in pipelines.display.tables["seen"]] == [7]
 
 
+@pytest.mark.thorough
 def test_sqlite_has_numbers_of_64_bits_and_times_as_texts(pipelines: Pipelines) -> None:
     file = pipelines.folder / "shop.db"
     with sqlite3.connect(file) as database:

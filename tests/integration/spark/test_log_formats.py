@@ -45,6 +45,7 @@ def micros(moment: str) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
+@pytest.mark.thorough
 def test_every_format_of_the_corpus_is_understood(spark: SparkSession) -> None:
     formats = corpus()
     assert len(formats) >= 30

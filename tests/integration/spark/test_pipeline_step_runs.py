@@ -158,6 +158,7 @@ def test_changes_of_debezium_become_the_columns_that_a_merge_takes(spark: SparkS
         built(spark, step.replace("}\n", ", on_change: fail}\n"), *values)
 
 
+@pytest.mark.thorough
 def test_a_message_that_is_broken_or_changed_can_end_the_run(spark: SparkSession) -> None:
     step = "  - {name: parsed, parse: records, format: json, schema: id INT, on_error: drop"
     views = built(spark, f"{step}, on_change: fail}}\n", b'{"id": 1}', b"{", b'{"id": 2}')

@@ -77,6 +77,7 @@ def texts(first: int, until: int) -> list[bytes]:
     return [b"%06d" % index for index in range(first, until)]
 
 
+@pytest.mark.thorough
 def test_every_codec_and_column_comes_through(topics: Topics) -> None:
     codecs = ["none", "gzip", "snappy", "lz4", "zstd"]
     create_topic(topics.bootstrap, "codecs", len(codecs))

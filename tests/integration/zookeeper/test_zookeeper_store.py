@@ -229,6 +229,7 @@ def test_a_broker_that_finds_an_entry_deleted_reads_the_whole_metadata_image(chr
     asyncio.run(scenario())
 
 
+@pytest.mark.thorough
 def test_an_image_read_during_writes_is_one_that_existed(chroot: str) -> None:
     async def scenario() -> None:
         writer, reader = await open_store(chroot), await open_store(chroot)

@@ -3,6 +3,7 @@
 import sqlite3
 from typing import Any
 
+import pytest
 from filter_samples import conditions, messages, text_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,6 +52,7 @@ def _compiled(text: str) -> Filter:
     return compiled
 
 
+@pytest.mark.thorough
 @settings(max_examples=400, deadline=None)
 @given(condition=conditions, drawn=st.lists(messages, min_size=1, max_size=8))
 def test_a_filter_lets_pass_what_the_reference_says_is_true(

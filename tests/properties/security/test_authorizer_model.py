@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,6 +83,7 @@ def decided_by_a_scan(
     return permissions == {Permission.ALLOW}
 
 
+@pytest.mark.thorough
 @given(
     images=st.lists(ACLS, min_size=1, max_size=4),
     question=st.tuples(PRINCIPALS, HOSTS, OPERATIONS, TYPES, NAMES),

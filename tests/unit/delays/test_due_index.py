@@ -64,6 +64,7 @@ def test_the_index_is_a_sorted_list(entries: list[tuple[int, bool]], times: list
     assert runs.left == 0
 
 
+@pytest.mark.thorough
 def test_what_is_in_memory_does_not_grow_with_what_is_pending() -> None:
     runs = MemoryRuns()
     index = DueIndex(runs, run_entries_min=16, run_entries_max=32)

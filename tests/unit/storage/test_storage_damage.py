@@ -143,6 +143,7 @@ def positions(content: bytes) -> Iterator[int]:
         position += 12 + int.from_bytes(content[position + 8 : position + 12], "big")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("config", [PLAIN, COMPACTED], ids=["plain", "compacted"])
 def test_a_flipped_bit_in_any_byte_of_any_file_is_never_served_and_skips_nothing(
