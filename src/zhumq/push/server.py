@@ -40,6 +40,7 @@ FRAME_BYTES_MAX: Final = 1 << 20  # of a client's frame: answers are small
 STREAMS_PER_CONNECTION_MAX: Final = 100
 STOP_SECONDS: Final = 1.0
 STOP_SECONDS_MAX: Final = 10.0
+ORPHAN_CHECK_SECONDS: Final = 10.0
 CANCEL_CHECKS: Final = 5
 CANCEL_CHECK_SECONDS: Final = 0.01
 AUTHORIZATION: Final = "authorization"  # the key of the metadata with a user or a token
@@ -62,11 +63,16 @@ class PushServer:
     """Serves the push endpoint on an address until closed."""
 
     def __init__(
-        self, server: grpc.aio.Server, services: PushServices, host: str, port: int, restore: Any
+        self,
+        server: grpc.aio.Server,
+        services: PushServices,
+        host: str,
+        port: int,
+        absences: asyncio.Task[None],
     ) -> None:
         self._server = server
         self._services = services
-        self._restore = restore
+        self._absences = absences
         self.address = (host, port)
 
     @classmethod
@@ -95,12 +101,12 @@ class PushServer:
         except RuntimeError as error:
             raise OSError(None, "the address cannot be had") from error
         await server.start()
-        restore = asyncio.create_task(_restore(services))
-        return cls(server, services, host, bound, restore)
+        absences = asyncio.create_task(_count_absences(services))
+        return cls(server, services, host, bound, absences)
 
     async def close(self) -> None:
         self._services.closing = True
-        self._restore.cancel()
+        self._absences.cancel()
         for stream in tuple(self._services.sessions.streams):
             stream.end(Refusal(pb.UNAVAILABLE, "this broker is stopping", retry=True))
         for producer in tuple(self._services.half_streams):
@@ -152,14 +158,20 @@ def _check_free(host: str, port: int) -> None:
             raise OSError(error.errno, (error.strerror or str(error)).lower()) from error
 
 
-async def _restore(services: PushServices) -> None:
+async def _count_absences(services: PushServices) -> None:
+    """Resume the timers of sessions after the start, then look for sessions that no broker counts."""
     while True:
         try:
             await services.sessions.restore()
+            break
         except BrokerError:
             await asyncio.sleep(RELOAD_SECONDS)
-        else:
-            return
+    while True:
+        await asyncio.sleep(ORPHAN_CHECK_SECONDS)
+        try:
+            await services.sessions.count_orphans()
+        except BrokerError as error:  # A shard is moving, or is not loaded yet: the next time.
+            logger.debug("sessions could not be looked through: %s", error)
 
 
 class _CallWire(Generic[Frame, Answer]):

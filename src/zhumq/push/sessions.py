@@ -23,6 +23,9 @@ from zhumq.share.push_session import (
 logger = logging.getLogger(__name__)
 
 RELOAD_SECONDS: Final = 1.0  # between attempts to read the state topic after a start
+ORPHANED_MS: Final = (
+    15_000  # after its retry was due: the broker that counts retries is not that late
+)
 
 SessionKey = tuple[str, str]  # group and consumer
 
@@ -107,6 +110,29 @@ class Sessions:
         for session in await self._deliveries.sessions():
             if session.state is SessionState.RETRYING and self._stream_of(session) is None:
                 self._wait_for(session, is_saved=True)
+
+    async def count_orphans(self) -> None:
+        """Count a retry of each session that no broker counts any more, because the one that did has died, or has lost
+        its partitions. That is for the broker with the session's shard."""
+        due_before_ms = self._clock.now_ms() - ORPHANED_MS
+        for listed in await self._deliveries.sessions():
+            if not self._is_orphan(listed, due_before_ms):
+                continue
+            # Its consumer may have come back to another broker since the list was made.
+            session = await self.find(listed.group, listed.consumer)
+            if session is not None and self._is_orphan(session, due_before_ms):
+                now_ms = self._clock.now_ms()
+                updated = unanswered(session, session.reason, self._policy, now_ms)
+                await self.save(updated)
+                logger.info("%s, which no broker counted, is %s", _name(updated), updated.state)
+
+    def _is_orphan(self, session: PushSession, due_before_ms: int) -> bool:
+        return (
+            session.state is SessionState.RETRYING
+            and session.retry_at_ms < due_before_ms
+            and _key(session) not in self._absent
+            and self._stream_of(session) is None
+        )
 
     async def find(self, group: str, consumer: str) -> PushSession | None:
         """The persisted session, if there is one."""

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from manual_time import ManualClock
 from zhumq.host.clock import SystemClock
 from zhumq.model.errors import CoordinatorNotAvailable
-from zhumq.push.sessions import Sessions
+from zhumq.push.sessions import ORPHANED_MS, Sessions
 from zhumq.share.push_session import PushSession, SessionPolicy, SessionState
 from zhumq.share.subscription import SubscriptionMode
 
@@ -104,3 +105,62 @@ def test_a_session_that_was_retrying_before_is_forgotten_with_the_leadership() -
     kept = KeptSessions()
     kept.by_consumer["c"] = retrying = replace(SESSION, state=RETRYING, retries=1, retry_at_ms=1)
     assert absent(kept, session=retrying, delivers=lambda: False, expected=[ENDED]) is None
+
+
+def counted(kept: KeptSessions, *at_ms: int) -> PushSession | None:
+    """The persisted session after a broker has looked for orphans at these times."""
+
+    async def scenario() -> PushSession | None:
+        deliveries: Any = kept
+        clock = ManualClock()
+        sessions = Sessions(deliveries, clock, POLICY, delivers=lambda _: False)
+        for clock.ms in at_ms:
+            await sessions.count_orphans()
+        await sessions.close()
+        return kept.by_consumer.get("c")
+
+    return asyncio.run(scenario())
+
+
+def retrying_at(retry_at_ms: int) -> KeptSessions:
+    kept = KeptSessions()
+    kept.by_consumer["c"] = replace(
+        SESSION, state=RETRYING, retries=1, retry_at_ms=retry_at_ms, reason="disconnected"
+    )
+    return kept
+
+
+def test_a_session_whose_broker_has_died_is_counted_on_and_parked() -> None:
+    first = 1_000 + ORPHANED_MS + 1
+    session = counted(retrying_at(1_000), first, 2 * first + 100)
+    assert session is not None
+    assert (session.state, session.reason) == (PARKED, "disconnected")
+
+
+def test_a_session_that_another_broker_counts_is_left_to_it() -> None:
+    kept = retrying_at(1_000)
+    assert counted(kept, 1_000 + ORPHANED_MS) is not None
+    assert kept.saved == []
+
+
+def test_a_consumer_that_came_back_meanwhile_is_not_counted() -> None:
+    kept = retrying_at(1_000)
+    in_list = kept.sessions
+
+    async def sessions(group: str | None = None) -> list[PushSession]:
+        found = await in_list(group)
+        if group is None:
+            kept.by_consumer.clear()  # as when it connects to the broker that leads its partitions now
+        return found
+
+    kept.sessions = sessions  # type: ignore[method-assign]
+    assert counted(kept, 1_000 + 2 * ORPHANED_MS) is None
+    assert kept.saved == []
+
+
+@pytest.mark.parametrize("state", [PARKED, SessionState.ACTIVE])
+def test_only_sessions_that_retry_are_counted(state: SessionState) -> None:
+    kept = KeptSessions()
+    kept.by_consumer["c"] = replace(SESSION, state=state)
+    counted(kept, 10 * ORPHANED_MS)
+    assert kept.saved == []
