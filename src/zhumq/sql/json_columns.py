@@ -1,7 +1,8 @@
 """The columns of a JSON Schema, in Spark's DDL. Pure."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zhumq.schemas.errors import InvalidSchema
@@ -13,17 +14,17 @@ _SIMPLE: Final = {
 }  # fmt: skip
 # A value of any other kind stays JSON: Spark gives its text.
 _ANYTHING: Final = "STRING"
+_ROOT: Final = ""  # the document that refers to the others
 
 
-def json_columns(text: str) -> str:
-    """The properties of the schema of an object, as columns. Raises InvalidSchema if it has none."""
-    try:
-        root = json.loads(text)
-    except ValueError as error:
-        raise InvalidSchema(f"the schema is not JSON: {error}") from None
-    walk = _TypeWalk(root)
-    schema, _ = walk.resolved(root, frozenset())
-    properties = schema.get("properties")
+def json_columns(text: str, uses: Sequence[tuple[str, str]] = ()) -> str:
+    """The properties of the schema of an object, as columns; it refers to the schemas of `uses` by their names.
+
+    Raises InvalidSchema if it has none.
+    """
+    walk = _TypeWalk({_ROOT: _read(text), **{name: _read(each) for name, each in uses}})
+    root = walk.resolved(_Place(document=_ROOT, schema=walk.documents[_ROOT]))
+    properties = root.schema.get("properties")
     if not isinstance(properties, dict) or not properties:
         raise InvalidSchema("the schema names no properties, so it has no columns")
     names = [name.lower() for name in properties]
@@ -31,28 +32,51 @@ def json_columns(text: str) -> str:
     if twice:
         raise InvalidSchema(f"two properties differ only in their case: {twice[0]!r}")
     # The root is on the way to all others: what refers to it contains itself.
-    path = frozenset(["#"])
+    inside = replace(root, schema=None, path=root.path | {(_ROOT, "")})
     return ", ".join(
-        f"{_quoted(name)} {walk.type(each, path)}" for name, each in properties.items()
+        f"{_quoted(name)} {walk.type(replace(inside, schema=each))}"
+        for name, each in properties.items()
     )
 
 
-class _TypeWalk:
-    """Names the Spark types of a JSON Schema, whose parts may refer to each other."""
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidSchema(f"the schema is not JSON: {error}") from None
 
-    def __init__(self, root: Any) -> None:
-        self._root = root
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """A schema, the document that it stands in, and the references on the way to it: what contains itself has no
+    type in Spark."""
+
+    document: str
+    schema: Any
+    path: frozenset[tuple[str, str]] = frozenset()
+
+
+class _TypeWalk:
+    """Names the Spark types of JSON Schemas, whose parts may refer to each other."""
+
+    def __init__(self, documents: Mapping[str, Any]) -> None:
+        self.documents = documents
+        # A reference names a schema as the registry does, or by the id that it gives itself.
+        self._by_id = {
+            found.removesuffix("#"): name
+            for name, each in documents.items()
+            if isinstance(each, dict) and isinstance(found := each.get("$id"), str)
+        }
         self._left = FIELDS_MAX
 
-    def type(self, schema: Any, path: frozenset[str]) -> str:
-        """`path` has the references on the way: what contains itself has no type in Spark."""
+    def type(self, place: _Place) -> str:
         self._left -= 1
         if self._left < 0:
             raise InvalidSchema(f"the schema has more than {FIELDS_MAX} fields")
-        if len(path) > NESTING_MAX:
+        if len(place.path) > NESTING_MAX:
             return _ANYTHING
-        found, path = self.resolved(schema, path)
-        kind = found.get("type")
+        found = self.resolved(place)
+        kind = found.schema.get("type")
         if isinstance(kind, list):
             others = [each for each in kind if each != "null"]
             kind = others[0] if len(others) == 1 else None
@@ -60,47 +84,59 @@ class _TypeWalk:
             case str() if kind in _SIMPLE:
                 return _SIMPLE[kind]
             case "array":
-                return f"ARRAY<{self.type(found.get('items', {}), path)}>"
+                return f"ARRAY<{self.type(replace(found, schema=found.schema.get('items', {})))}>"
             case "object":
-                return self._object(found, path)
+                return self._object(found)
             case _:
                 return _ANYTHING
 
-    def _object(self, schema: Mapping[str, Any], path: frozenset[str]) -> str:
-        properties = schema.get("properties")
+    def _object(self, place: _Place) -> str:
+        properties = place.schema.get("properties")
         if not isinstance(properties, dict) or not properties:
             return _ANYTHING
         members = ", ".join(
-            f"{_quoted(name)}: {self.type(each, path)}" for name, each in properties.items()
+            f"{_quoted(name)}: {self.type(replace(place, schema=each))}"
+            for name, each in properties.items()
         )
         return f"STRUCT<{members}>"
 
-    def resolved(
-        self, schema: Any, path: frozenset[str]
-    ) -> tuple[Mapping[str, Any], frozenset[str]]:
-        """A schema behind its local references, and without the choice of null; empty if it contains itself."""
+    def resolved(self, place: _Place) -> _Place:
+        """A schema behind its references, and without the choice of null; empty if it contains itself."""
         for _ in range(NESTING_MAX):
-            match schema:
-                case {"$ref": str() as reference} if reference.startswith("#"):
-                    if reference in path:
-                        return {}, path
-                    path |= {reference}
-                    schema = _at(self._root, reference)
+            match place.schema:
+                case {"$ref": str() as reference}:
+                    document, _, fragment = reference.partition("#")
+                    target = self._document(document, place.document), fragment
+                    if target in place.path:
+                        break
+                    place = _Place(
+                        document=target[0],
+                        schema=_at(self.documents.get(target[0]), fragment),
+                        path=place.path | {target},
+                    )
                 case {"anyOf": list() as choices} | {"oneOf": list() as choices}:
                     others = [each for each in choices if each != {"type": "null"}]
                     if len(others) != 1:
-                        return {}, path
-                    schema = others[0]
+                        break
+                    place = replace(place, schema=others[0])
                 case dict():
-                    return schema, path
+                    return place
                 case _:
-                    return {}, path
-        return {}, path
+                    break
+        return replace(place, schema={})
+
+    def _document(self, name: str, here: str) -> str:
+        if not name:
+            return here
+        return name if name in self.documents else self._by_id.get(name, name)
 
 
-def _at(root: Any, reference: str) -> Any:
-    found = root
-    for word in reference.removeprefix("#").split("/")[1:]:
+def _at(document: Any, fragment: str) -> Any:
+    """What a JSON pointer names; None for what is no pointer, as an anchor, and for what is not there."""
+    if fragment and not fragment.startswith("/"):
+        return None
+    found = document
+    for word in fragment.split("/")[1:]:
         name = word.replace("~1", "/").replace("~0", "~")
         found = found.get(name) if isinstance(found, dict) else None
     return found

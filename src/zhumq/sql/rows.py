@@ -118,7 +118,7 @@ def with_fields(rows: DataFrame, topic: str, versions: Sequence[ReadableSchema])
         decoder = registry_decoder(newest, versions, needs_choice=False)
         fields = [name for name, _ in decoder.columns]
     else:
-        ddl = json_columns(newest.schema)
+        ddl = json_columns(newest.schema, newest.uses)
         fields = [each.name for each in parse_ddl(ddl)]
     step = ParseStep(
         name=topic, mark=mark, input=topic,

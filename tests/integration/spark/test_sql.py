@@ -30,7 +30,7 @@ from zhumq.cli.sql import ResultFormat
 from zhumq.cli.sql_run import SqlOptions, SqlShell
 from zhumq.pipelines.archive import ArchiveTable
 from zhumq.pipelines.brokers import Brokers
-from zhumq.schemas.schema import SchemaType
+from zhumq.schemas.schema import Reference, SchemaType
 from zhumq.sql.attached import TopicTables
 from zhumq.sql.boundary import ArchiveAhead, ArchiveGap
 from zhumq.sql.catalog import Archives
@@ -90,6 +90,23 @@ def test_a_topic_with_a_schema_has_its_fields(
     assert [row["id"] for row in rows] == [*range(6), 99, None, None]
     assert rows[6]["key"] == "a key"
     assert [row["_error"] for row in rows[6:]] == [None, "not JSON of the given schema", None]
+
+
+def test_a_schema_that_refers_to_another_subject_has_its_fields(
+    spark: SparkSession, running: RunningBroker
+) -> None:
+    address = {"type": "object", "properties": {"city": {"type": "string"}}}
+    parcel = {"type": "object", "properties": {"id": {"type": "integer"}, "to": {"$ref": "address.json"}}}  # fmt: skip
+    with zhumq.Admin(running.bootstrap) as admin:
+        register_schema(admin, "addresses", json.dumps(address), type_=SchemaType.JSON)
+        uses = [Reference(name="address.json", subject="addresses", version=1)]
+        register_schema(
+            admin, "parcels-value", json.dumps(parcel), type_=SchemaType.JSON, references=uses
+        )
+    create_topic(running.bootstrap, "parcels", 1)
+    produce(running.bootstrap, "parcels", [b'{"id": 1, "to": {"city": "Oslo"}}'])
+    found = tables_of(spark, running).sql("SELECT id, to.city FROM parcels WHERE to.city = 'Oslo'")
+    assert [tuple(row) for row in found.collect()] == [(1, "Oslo")]
 
 
 @pytest.mark.thorough

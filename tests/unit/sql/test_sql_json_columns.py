@@ -47,6 +47,39 @@ def test_local_references_are_followed_and_a_circle_ends() -> None:
     assert json_columns(text) == "`id` BIGINT"
 
 
+def test_references_to_other_schemas_are_followed_by_name_and_by_id() -> None:
+    order = {
+        "type": "object",
+        "properties": {
+            "to": {"$ref": "address.json"},
+            "price": {"$ref": "https://example.com/money#/$defs/Amount"},
+            "unknown": {"$ref": "elsewhere.json"},
+        },
+    }
+    address = {
+        "type": "object",
+        "properties": {"city": {"$ref": "#/$defs/Name"}, "previous": {"$ref": "#"}},
+        "$defs": {"Name": {"type": "string"}},
+    }
+    money = {"$id": "https://example.com/money", "$defs": {"Amount": {"type": "number"}}}
+    uses = [("address.json", json.dumps(address)), ("money.json", json.dumps(money))]
+    assert json_columns(json.dumps(order), uses) == (
+        "`to` STRUCT<`city`: STRING, `previous`: STRING>, `price` DOUBLE, `unknown` STRING"
+    )
+
+
+def test_a_schema_may_be_nothing_but_a_reference_to_another() -> None:
+    used = {"type": "object", "properties": {"id": {"type": "integer"}, "next": {"$ref": "#"}}}
+    text = json.dumps({"$ref": "used"})
+    assert json_columns(text, [("used", json.dumps(used))]) == "`id` BIGINT, `next` STRING"
+
+
+def test_an_anchor_stays_json() -> None:
+    used = {"$defs": {"a": {"$anchor": "here", "type": "integer"}}}
+    text = json.dumps({"type": "object", "properties": {"x": {"$ref": "used#here"}}})
+    assert json_columns(text, [("used", json.dumps(used))]) == "`x` STRING"
+
+
 def test_what_contains_itself_stays_json() -> None:
     tree = {"type": "object", "properties": {"left": {"$ref": "#"}, "name": {"type": "string"}}}
     assert json_columns(json.dumps(tree)) == "`left` STRING, `name` STRING"
