@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pyspark
 
+from zhumq.host.ports import free_ports
 from zhumq.spark.session import prepare_environment
 from zhumq.testing.cluster import wait_for
 
 SPARK_HOME = Path(pyspark.__file__).parent
-START_SECONDS_MAX = 60.0
+START_SECONDS_MAX = 120.0  # on a busy machine
 STOP_SECONDS_MAX = 30.0
 HOST = "127.0.0.1"
 EXECUTOR = b"CoarseGrainedExecutorBackend"
@@ -112,12 +113,42 @@ def standalone_cluster(
 
 
 @contextmanager
-def _daemon(name: str, words: list[str], configuration: Path, log: Path) -> Iterator[None]:
+def connect_server(folder: Path, *, master: str) -> Iterator[str]:
+    """A server of Spark Connect on a cluster; yields its address, which begins with sc://."""
+    prepare_environment()
+    configuration = folder / "connect-conf"
+    configuration.mkdir()
+    (configuration / "log4j2.properties").write_text(LOG4J)
+    (port,) = free_ports(1)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": HOST,
+        "spark.connect.grpc.binding.address": HOST,
+        "spark.connect.grpc.binding.port": str(port),
+    }
+    words = [
+        "--master",
+        master,
+        "--class",
+        "org.apache.spark.sql.connect.service.SparkConnectServer",
+    ]
+    for name, value in settings.items():
+        words += ["--conf", f"{name}={value}"]
+    log = folder / "connect.log"
+    with _daemon("SparkSubmit", [*words, "spark-internal"], configuration, log, memory="1g"):
+        _wait_for(r"Spark Connect server (started) at", log)
+        yield f"sc://{HOST}:{port}"
+
+
+@contextmanager
+def _daemon(
+    name: str, words: list[str], configuration: Path, log: Path, *, memory: str = "256m"
+) -> Iterator[None]:
     environment = {
         **os.environ,
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_CONF_DIR": str(configuration),
-        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_MEMORY": memory,
     }
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 (Spark's own)

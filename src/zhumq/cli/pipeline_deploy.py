@@ -8,6 +8,7 @@ from pathlib import Path
 from zhumq.cli.output import print_note
 from zhumq.cli.pipeline_errors import EXIT_SPEC_INVALID, print_error
 from zhumq.cli.pipeline_run import run_files
+from zhumq.pipelines.connect import is_connect
 from zhumq.pipelines.document import SpecInvalid
 from zhumq.pipelines.functions import modules_beside
 from zhumq.pipelines.library_files import find_pipeline
@@ -114,10 +115,10 @@ def _run(
 
 def _check_master(master: str, *, prints: bool) -> None:
     """Say what this command cannot do."""
-    if master.startswith("sc://"):
+    if is_connect(master):
         raise CannotShip(
-            f"{master} is Spark Connect, whose client has no JVM, and pipelines keep their checkpoints and"
-            " tables through one: run the pipeline on the cluster of that server, with its spark:// address"
+            f"{master} is Spark Connect, where zhumq has to be installed for the Python of the server: then use"
+            f" `zhumq pipeline run --master {master} --checkpoints URL`"
         )
     by_print = master == "yarn" or master.startswith("k8s://")
     if not by_print and not master.startswith("spark://"):

@@ -2,16 +2,19 @@
 
 import signal
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Final
+
+from pyspark.sql import SparkSession
 
 from zhumq.cli.options import CommandFailed
 from zhumq.cli.output import print_json
 from zhumq.cli.pipeline_display import open_display
 from zhumq.cli.pipeline_errors import EXIT_FAILED, EXIT_SPEC_INVALID, print_error
 from zhumq.model.errors import ZhumqError
+from zhumq.pipelines.connect import check_runs_on_connect, connect_session, is_connect
 from zhumq.pipelines.document import SpecInvalid, read_document
 from zhumq.pipelines.library_files import find_pipeline
 from zhumq.pipelines.runner import (
@@ -50,6 +53,9 @@ def run_files(
     stop = StopRequest()
     try:
         pipelines = _load(words, values)
+        if is_connect(master):
+            for each in pipelines:
+                check_runs_on_connect(each)
         of_files = {key: text for each in pipelines for key, text in each.spark.items()}
         scheduled = not once and _has_schedules(pipelines)
         options = RunOptions(
@@ -62,9 +68,9 @@ def run_files(
         )
         with (
             open_display(as_json=as_json) as display,
-            pipeline_session(
+            _session(
                 pipelines[0].name if len(pipelines) == 1 else "zhumq",
-                master=master,
+                options,
                 settings={**of_files, **settings},
                 log=state_dir / pipelines[0].name / LOG_FILE,
             ) as spark,
@@ -99,6 +105,18 @@ def run_files(
         print_json([status.document() for status in done])
     # A stop before the last pipeline is not a success of all of them.
     return 0 if len(done) == len(pipelines) else EXIT_INTERRUPTED
+
+
+def _session(
+    name: str, options: RunOptions, *, settings: Mapping[str, str], log: Path
+) -> AbstractContextManager[SparkSession]:
+    if not is_connect(options.master):
+        return pipeline_session(name, master=options.master, settings=settings, log=log)
+    if options.checkpoint_root is None:
+        raise CommandFailed(
+            f"{options.master} is Spark Connect, whose server keeps the checkpoints: give --checkpoints URL"
+        )
+    return connect_session(name, master=options.master, settings=settings)
 
 
 def _has_schedules(pipelines: list[Pipeline]) -> bool:

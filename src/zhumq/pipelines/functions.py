@@ -37,14 +37,17 @@ def findings_of(report: Report) -> Mapping[str, Any] | None:
     return found
 
 
-def make_importable(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Make modules beside the pipeline file importable, here and on the workers."""
+def make_importable(spark: SparkSession, pipeline: Pipeline, *, remote: bool = False) -> None:
+    """Make modules beside the pipeline file importable, here and on the workers; `remote`: of Spark Connect."""
     for beside in modules_beside(pipeline):
         folder = str(beside.parent)
         if folder not in sys.path:
             sys.path.insert(0, folder)
-        spark.sparkContext.addPyFile(str(beside))
-        _let_driver_workers_import(spark, folder)
+        if remote:
+            spark.addArtifact(str(beside), pyfile=True)
+        else:
+            spark.sparkContext.addPyFile(str(beside))
+            _let_driver_workers_import(spark, folder)
 
 
 def _let_driver_workers_import(spark: SparkSession, folder: str) -> None:

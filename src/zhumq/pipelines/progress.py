@@ -30,7 +30,7 @@ class QueryProgress:
         reports = [last] if int(last["batchId"]) <= self._seen + 1 else recent()
         changed = False
         for report in reports:
-            batch, rows = int(report["batchId"]), int(report["numInputRows"])
+            batch, rows = int(report["batchId"]), _rows_in(report)
             # An idle query reports its next batch repeatedly, without rows.
             if batch > self._seen and (rows > 0 or _has_advanced(report)):
                 self._seen = batch
@@ -85,8 +85,17 @@ def counts_of(report: Any) -> dict[str, int]:
         f"{name.removeprefix(METRICS_PREFIX)}.{each}": int(count or 0)
         for name, row in dict(report["observedMetrics"]).items()
         if name.startswith(METRICS_PREFIX)
-        for each, count in row.asDict().items()
+        for each, count in _counted(row).items()
     }
+
+
+def _counted(row: Any) -> Mapping[str, Any]:
+    """The columns of an observation. Spark Connect's client takes the JSON of the row for the row: its values and its schema."""
+    found: Mapping[str, Any] = row.asDict()
+    if isinstance(found.get("values"), list):
+        names = (each["name"] for each in found["schema"]["fields"])
+        return dict(zip(names, found["values"], strict=True))
+    return found
 
 
 def lag_of(report: Any) -> int | None:
@@ -113,6 +122,13 @@ def partition_lags(report: Any) -> list[int] | None:
             if partition != TOPIC_ID_KEY
         ]
     return lags
+
+
+def _rows_in(report: Any) -> int:
+    rows = report["numInputRows"]
+    if rows is None:  # Spark Connect leaves the sum to its client
+        rows = sum(int(source["numInputRows"]) for source in report["sources"])
+    return int(rows)
 
 
 def _has_advanced(report: Any) -> bool:

@@ -20,11 +20,18 @@ from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.causes import explain, one_line
 from zhumq.pipelines.checkpoints import Checkpoints
+from zhumq.pipelines.connect import (
+    ServerCheckpoints,
+    is_connect,
+    reads_alone,
+)
 from zhumq.pipelines.failures import FailurePlaces, with_advice
 from zhumq.pipelines.functions import findings_of, load_function, make_importable
 from zhumq.pipelines.jdbc_connection import JdbcUnreachable
+from zhumq.pipelines.layout import layout_of
 from zhumq.pipelines.progress import QueryProgress
 from zhumq.pipelines.publishing import Document, document_of, publishing
+from zhumq.pipelines.sharing import Reads
 from zhumq.pipelines.sinks import (
     SinkContext,
     all_sinks,
@@ -50,7 +57,7 @@ from zhumq.pipelines.status import (
     timestamp,
 )
 from zhumq.pipelines.stopping import PipelineFailed, StopRequest
-from zhumq.pipelines.streaming import StreamRun
+from zhumq.pipelines.streaming import StreamCheckpoints, StreamRun
 from zhumq.pipelines.topics import check_broker, make_topics, reads_topics, retention_ms_of
 from zhumq.pipelines.upkeeping import Upkeeper
 from zhumq.pipelines.views import Views, build_views
@@ -101,6 +108,8 @@ def pipeline_session(
 
     Raises PipelineFailed if Spark does not start.
     """
+    if is_connect(master):
+        raise PipelineFailed(f"{master} is Spark Connect: only `zhumq pipeline run` works with it")
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.flush()
     own_stderr = os.dup(2)
@@ -218,7 +227,7 @@ class _Run:
 
     def carry_out(self) -> None:
         self.report()
-        make_importable(self._spark, self._pipeline)
+        make_importable(self._spark, self._pipeline, remote=is_connect(self._options.master))
         upkeeper = Upkeeper.of(self._pipeline, self._options.state_dir, self._display.say)
         self._prepare_topics()
         try:
@@ -286,13 +295,15 @@ class _Run:
     def _stream(self, upkeeper: Upkeeper) -> None:
         # A run that comes to its end keeps up its tables there, when they have its rows.
         endless = self._pipeline.trigger.kind is TriggerKind.INTERVAL
+        checkpoints, reads = self._checkpoints_and_reads()
         run = StreamRun(
             spark=self._spark,
             pipeline=self._pipeline,
             sinks=all_sinks(self._pipeline),
             brokers=self._brokers,
             context=self._context,
-            checkpoints=Checkpoints(self._spark, self._checkpoints),
+            checkpoints=checkpoints,
+            reads=reads,
             status=self._status,
             report=self.report,
             say=self._display.say,
@@ -301,6 +312,18 @@ class _Run:
             tick=upkeeper.tick if endless else lambda: None,
         )
         run.carry_out()
+
+    def _checkpoints_and_reads(self) -> tuple[StreamCheckpoints, Callable[[], Reads]]:
+        if is_connect(self._options.master):
+            return ServerCheckpoints(self._checkpoints), lambda: reads_alone(self._pipeline)
+        checkpoints = Checkpoints(self._spark, self._checkpoints)
+
+        def reads() -> Reads:
+            layout = layout_of(self._spark, self._pipeline, self._brokers, checkpoints)
+            layout.keep(checkpoints)
+            return layout.reads
+
+        return checkpoints, reads
 
     def _prepared(self, sink: Sink, views: Views) -> tuple[DataFrame, QueryProgress]:
         progress = SinkProgress(name=sink.name)

@@ -4,20 +4,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from zhumq.pipelines.brokers import Brokers
-from zhumq.pipelines.checkpoints import Checkpoints, Start
+from zhumq.pipelines.checkpoints import Start
 from zhumq.pipelines.failures import offset_words, with_advice
-from zhumq.pipelines.layout import layout_of
 from zhumq.pipelines.progress import QueryProgress
-from zhumq.pipelines.read_checkpoint import FOLDER_PREFIX
+from zhumq.pipelines.read_checkpoint import FOLDER_PREFIX, ReadCheckpoint
 from zhumq.pipelines.refreshed_tables import RefreshedTables
 from zhumq.pipelines.shared_read import SharedRead, retry_seconds
+from zhumq.pipelines.sharing import Reads
 from zhumq.pipelines.sinks import SinkContext, prepare, start
 from zhumq.pipelines.spec import EnrichStep, Pipeline, Sink, TopicSource, TriggerKind
 from zhumq.pipelines.starts import beginning_at
@@ -30,6 +30,7 @@ from zhumq.pipelines.status import (
 )
 from zhumq.pipelines.stopping import POLL_SECONDS, PipelineFailed, StopRequest
 from zhumq.pipelines.views import Views, build_views
+from zhumq.spark.ranges import Offsets
 
 STOP_SECONDS_MAX: Final = 120.0  # how long a batch may take to finish after a stop request
 # How often a sink is tried that fails, before it is given up for this run.
@@ -57,6 +58,23 @@ class _Feed:
         return -1 if progress is None else int(progress["batchId"])
 
 
+class StreamCheckpoints(Protocol):
+    """The checkpoints of a run's queries, as far as the run uses them."""
+
+    @property
+    def path(self) -> str: ...
+
+    def finish_reset(self) -> bool: ...
+
+    def starts(self) -> Mapping[str, Start]: ...
+
+    def inside(self, name: str) -> str: ...
+
+    def batch_under_way(self, folder: str) -> tuple[Offsets | None, Offsets] | None: ...
+
+    def read_of(self, source: str) -> ReadCheckpoint: ...
+
+
 @dataclass(slots=True, kw_only=True)
 class StreamRun:
     """The streaming part of one run."""
@@ -66,7 +84,8 @@ class StreamRun:
     sinks: Sequence[Sink]
     brokers: Brokers
     context: SinkContext
-    checkpoints: Checkpoints
+    checkpoints: StreamCheckpoints
+    reads: Callable[[], Reads]  # decided when a reset is over
     status: RunStatus
     report: Callable[[], None]
     say: Callable[[str], None]
@@ -74,6 +93,7 @@ class StreamRun:
     tick: Callable[[], None]  # called now and then while the queries run
     tries_max: int | None = None
     _feeds: list[_Feed] = field(default_factory=list)
+    _views: list[Views] = field(default_factory=list)
     _starts: Mapping[str, Start] = field(default_factory=dict)  # of sinks after a reset
     _tables: RefreshedTables | None = None  # None without a step that enriches
     _reported: Mapping[str, TableProgress] = field(default_factory=dict)
@@ -97,11 +117,13 @@ class StreamRun:
             )
         try:
             self._run()
+            self._summarize()
+            self._raise_failures()
         finally:
             if self._tables is not None:
                 self._tables.close()
-        self._summarize()
-        self._raise_failures()
+            for views in self._views:
+                views.close()
 
     def _run(self) -> None:
         begins = self._plan()
@@ -124,9 +146,7 @@ class StreamRun:
     def _plan(self) -> list[Callable[[], _Feed]]:
         """Every query is analysed before one is started."""
         by_name = {sink.name: sink for sink in self.sinks}
-        layout = layout_of(self.spark, self.pipeline, self.brokers, self.checkpoints)
-        layout.keep(self.checkpoints)
-        reads = layout.reads
+        reads = self.reads()
         for line in reads.words():
             self.say(f"{self.pipeline.name}: {line}")
         planned: list[Callable[[], _Feed]] = []
@@ -184,7 +204,9 @@ class StreamRun:
 
     def _views_for(self, sink: str, group: str) -> Views:
         begun = beginning_at(self.pipeline, self._starts.get(sink), self.brokers)
-        return build_views(self.spark, begun, self.brokers, group=group, tables=self._tables)
+        views = build_views(self.spark, begun, self.brokers, group=group, tables=self._tables)
+        self._views.append(views)
+        return views
 
     def _group_of(self, name: str) -> str:
         own = self.pipeline.name

@@ -61,6 +61,12 @@ class Views:
     bad_rows: DataFrame | None
     counters: Counters
 
+    def close(self) -> None:
+        """End the session, with its queries. To be called for one of Spark Connect, which has a connection; others
+        share all that they have."""
+        if type(self.session).__module__.startswith("pyspark.sql.connect."):
+            self.session.stop()
+
     def rows_of(self, sink: Sink) -> DataFrame:
         if sink.name == DEAD_LETTERS:
             assert self.bad_rows is not None

@@ -18,9 +18,13 @@ from zhumq.host.java import (
 )
 from zhumq.spark.worker_python import worker_python
 
-SETTINGS: Final = {
+# Those of a session; the others are of its whole application.
+SERVER_SETTINGS: Final = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
+}
+SETTINGS: Final = {
+    **SERVER_SETTINGS,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

@@ -111,8 +111,8 @@ def test_the_line_for_yarn_and_for_kubernetes() -> None:
 @pytest.mark.parametrize(
     ("master", "prints", "words"),
     [
-        ("sc://host:15002", False, "is Spark Connect, whose client has no JVM"),
-        ("sc://host:15002", True, "is Spark Connect, whose client has no JVM"),
+        ("sc://host:15002", False, "is Spark Connect, where zhumq has to be installed"),
+        ("sc://host:15002", True, "is Spark Connect, where zhumq has to be installed"),
         ("local[2]", False, "is no cluster"),
         ("yarn", False, "--print says how to submit it"),
         ("spark://host:7077", True, "--print is for yarn and k8s://"),
