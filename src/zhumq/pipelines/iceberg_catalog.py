@@ -92,7 +92,8 @@ class OpenCatalog:
         # Errors of SQLAlchemy, requests, Thrift, botocore and PyArrow have no common class.
         except Exception as error:
             words = self._login.without_secrets(f"{type(error).__name__}: {error}")
-            raise IcebergFailed(f"cannot {doing} {self._target.name}: {words}") from error
+            # Without what it came from, whose text may hold a secret.
+            raise IcebergFailed(f"cannot {doing} {self._target.name}: {words}") from None
 
 
 @contextmanager
@@ -106,6 +107,6 @@ def opened(target: IcebergTarget) -> Iterator[OpenCatalog]:
         words = login.without_secrets(f"{type(error).__name__}: {error}")
         raise IcebergUnreachable(
             f"the catalog of {target.name} cannot be opened: {words}"
-        ) from error
+        ) from None
     with closing(catalog):
         yield OpenCatalog(catalog, target, login)

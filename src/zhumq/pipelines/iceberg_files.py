@@ -104,6 +104,8 @@ def write_files(
         data_file, arrow_schema = _data_file(table, f"{place}/{each}", partition_by)
         if data_file.record_count:
             found.append(data_file)
+        else:
+            folder.remove(each)
     there = sum(each.record_count for each in found)
     if there != count:
         raise IcebergFailed(

@@ -1,7 +1,7 @@
 """Iceberg tables without a jar: Spark writes the files, and PyIceberg commits each batch as one snapshot, once."""
 
 from contextlib import suppress
-from typing import Final
+from typing import Final, NoReturn
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table, TableProperties
@@ -10,6 +10,7 @@ from pyiceberg.types import IcebergType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.delta_table import run_tasks
 from zhumq.pipelines.iceberg_catalog import OpenCatalog, opened
 from zhumq.pipelines.iceberg_files import WrittenFiles, write_files
@@ -33,6 +34,10 @@ _NEW_TABLE: Final = {
     TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
     TableProperties.MANIFEST_MERGE_ENABLED: "true",
 }
+
+
+class Overtaken(ZhumqError):
+    """A commit that the catalog refuses, as another writer's came first."""
 
 
 class IcebergTable:
@@ -88,7 +93,7 @@ class IcebergTable:
                     name=self._target.name,
                 )
             for _ in range(COMMIT_ATTEMPTS_MAX):
-                with suppress(CommitFailedException), catalog.failures("commit to"):
+                with suppress(Overtaken), catalog.failures("commit to"):
                     commit(table, written, query=query, batch=batch, remembers=repeats)
                     return written.rows
                 table = self._again(catalog)
@@ -168,11 +173,8 @@ def last_batch(table: Table, query: str) -> int:
 def commit(
     table: Table, written: WrittenFiles, *, query: str, batch: int, remembers: bool = True
 ) -> None:
-    """Make one snapshot of the files, with the number of the batch. Raises CommitFailedException if another is first."""
-    # PyIceberg would try again by itself, and not look whether the batch is in the table by now.
-    once = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
-    table.metadata = table.metadata.model_copy(update={"properties": once})
-    transaction = table.transaction()
+    """Make one snapshot of the files, with the number of the batch. Raises Overtaken."""
+    transaction = _TriedOnce.of(table).transaction()
     properties = {f"{LAST_BATCH}{query}": str(batch)} if remembers else {}
     if not has_field_ids(table.schema()) and table.metadata.name_mapping() is None:
         mapping = table.schema().name_mapping.model_dump_json()
@@ -184,3 +186,29 @@ def commit(
         for each in written.files:
             snapshot.append_data_file(each)
     transaction.commit_transaction()
+
+
+class _TriedOnce(Table):
+    """A table to which PyIceberg commits once: by itself it tries again, and does not look for the batch before.
+
+    With no retries it would remove the manifests of a commit that the catalog has refused. But a catalog behind a
+    network may have made it, when an answer was lost and the request was repeated on the way.
+    """
+
+    @classmethod
+    def of(cls, table: Table) -> "_TriedOnce":
+        again = {
+            **table.metadata.properties,
+            TableProperties.COMMIT_NUM_RETRIES: "1",
+            TableProperties.COMMIT_TOTAL_RETRY_TIME_MS: str(
+                TableProperties.COMMIT_TOTAL_RETRY_TIME_MS_DEFAULT
+            ),
+        }
+        metadata = table.metadata.model_copy(update={"properties": again})
+        return cls(
+            table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config
+        )
+
+    def refresh(self) -> NoReturn:
+        """What PyIceberg does before it tries again, after a pause."""
+        raise Overtaken(f"another writer committed to {'.'.join(self.name())} first")

@@ -4,6 +4,7 @@ import datetime as dt
 import decimal
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ pytest.importorskip("pyiceberg")
 import pyarrow.parquet as pq
 from iceberg_support import TABLE, catalog_in, rows_in, table_in, target_in
 from pyiceberg import types as ice
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyspark.sql import SparkSession
 
-from zhumq.pipelines import iceberg_table
+from zhumq.pipelines import iceberg_files, iceberg_table
+from zhumq.pipelines.folder import Folder
 from zhumq.pipelines.iceberg_spec import IcebergFailed, IcebergTarget, IcebergUnreachable
 from zhumq.pipelines.iceberg_table import IcebergTable
 
@@ -246,10 +249,97 @@ def test_a_writer_that_is_always_overtaken_gives_up(
     def never(*given: Any, **facts: Any) -> None:
         raise CommitFailedException("another was first")
 
-    monkeypatch.setattr(iceberg_table, "commit", never)
+    monkeypatch.setattr(SqlCatalog, "commit_table", never)
     with pytest.raises(IcebergFailed, match="other writers committed 10 times before this batch"):
         table.append(spark.range(1), query="q", batch=1)
     assert len(rows_in(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("error", [CommitFailedException, OSError])
+def test_a_commit_that_is_made_and_reported_as_failed_is_in_once(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[Exception],
+) -> None:
+    """An answer of the catalog is lost, and what is between repeats the request, or gives up."""
+    table = IcebergTable(spark, target_in(tmp_path))
+    table.append(spark.range(1), query="q", batch=0)
+    commit_table, left = SqlCatalog.commit_table, [1]
+
+    def lost(*given: Any, **facts: Any) -> Any:
+        done = commit_table(*given, **facts)
+        if left:
+            left.pop()
+            raise error("the answer was lost")
+        return done
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", lost)
+    if error is OSError:
+        with pytest.raises(
+            IcebergFailed, match=r"cannot commit to shop\.orders: OSError: the answer"
+        ):
+            table.append(spark.range(1, 2), query="q", batch=1)
+    assert table.append(spark.range(1, 2), query="q", batch=1) == 0
+    assert sorted(row["id"] for row in rows_in(tmp_path)) == [0, 1]
+    assert table.append(spark.range(2, 3), query="q", batch=2) == 1
+    assert len(rows_in(tmp_path)) == 3
+
+
+@pytest.mark.thorough
+def test_writers_at_the_same_time_lose_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    IcebergTable(spark, target_in(tmp_path)).append(spark.range(0), query="0", batch=0)
+
+    def write(number: int) -> int:
+        session = spark.newSession()
+        table = IcebergTable(session, target_in(tmp_path))
+        return sum(
+            table.append(
+                session.range(number * 100 + batch, number * 100 + batch + 1).coalesce(1),
+                query=str(number),
+                batch=batch,
+            )
+            for batch in range(6)
+        )
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(write, range(1, 4))) == [6, 6, 6]
+    sent = [number * 100 + batch for number in range(1, 4) for batch in range(6)]
+    assert sorted(row["id"] for row in rows_in(tmp_path)) == sent
+
+
+def test_a_table_of_simple_columns_gets_an_array(spark: SparkSession, tmp_path: Path) -> None:
+    table = IcebergTable(spark, target_in(tmp_path))
+    table.append(spark.range(1), query="q", batch=0)
+    table.append(spark.sql("SELECT 1L AS id, array('a') AS tags"), query="q", batch=1)
+    table.append(spark.sql("SELECT 2L AS id, named_struct('x', 1) AS place"), query="q", batch=2)
+    assert sorted(rows_in(tmp_path), key=lambda row: row["id"]) == [
+        {"id": 0, "tags": None, "place": None},
+        {"id": 1, "tags": ["a"], "place": None},
+        {"id": 2, "tags": None, "place": {"x": 1}},
+    ]
+
+
+def test_a_batch_whose_files_are_elsewhere_or_too_many_is_not_committed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = IcebergTable(spark, target_in(tmp_path), partition_by=("id",))
+    with monkeypatch.context() as patch:
+        patch.setattr(iceberg_files, "FILES_OF_BATCH_MAX", 1)
+        with pytest.raises(
+            IcebergFailed, match=r"may add 1 files to shop\.orders, and this one has 2"
+        ):
+            table.append(spark.range(2), query="q", batch=0)
+    assert list((tmp_path / "warehouse").rglob("*.parquet")) == []
+    with monkeypatch.context() as patch:
+        # An executor with a disk of its own.
+        patch.setattr(Folder, "files", lambda folder, name: [])
+        with pytest.raises(
+            IcebergFailed, match=r"Spark wrote 2 rows .* and the driver finds 0 there"
+        ):
+            table.append(spark.range(2), query="q", batch=0)
+    assert not table.has(query="q", batch=0)
+    assert rows_in(tmp_path) == []
 
 
 def test_rows_that_do_not_fit_are_refused(spark: SparkSession, tmp_path: Path) -> None:
