@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -16,6 +17,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyspark.errors import PySparkException
 
 from zhumq.host.references import SystemReferences
 from zhumq.model.errors import SettingInvalid, ZhumqError
@@ -84,10 +86,13 @@ class OpenCatalog:
 
     @contextmanager
     def failures(self, doing: str) -> Iterator[None]:
-        """Raise what PyIceberg and the library of a catalog raise as IcebergFailed; conflicts stay as they are."""
+        """Raise what PyIceberg and the library of a catalog raise as IcebergFailed.
+
+        Conflicts stay as they are, and so do errors of Spark's, which may be those of a step.
+        """
         try:
             yield
-        except (CommitFailedException, ZhumqError):
+        except (CommitFailedException, ZhumqError, PySparkException, Py4JError):
             raise
         # Errors of SQLAlchemy, requests, Thrift, botocore and PyArrow have no common class.
         except Exception as error:

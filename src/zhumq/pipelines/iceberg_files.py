@@ -76,18 +76,21 @@ def write_files(
     )
     observed = Observation("written")
     shaped = shaped.observe(observed, F.count(F.lit(1)).alias("rows"))
+    group = _GROUP
+    while group in (each.name.lower() for each in columns):
+        group += "_"
     if partition_by:
         # A folder's name has no room for every text, and Spark gives an empty one that of null. So it is a digest,
         # and the values are in the file, as Iceberg wants them.
         values = F.to_json(F.struct(*(column(each) for each in partition_by)))
-        shaped = shaped.withColumn(_GROUP, F.sha2(values, 256))
+        shaped = shaped.withColumn(group, F.sha2(values, 256))
     writer = (
         shaped.write.mode("errorifexists")
         .option("compression", table.metadata.properties.get(_CODEC, _CODEC_DEFAULT))
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     )
     if partition_by:
-        writer = writer.partitionBy(_GROUP)
+        writer = writer.partitionBy(group)
     with _settings(session):
         writer.parquet(place)
     count = int(observed.get["rows"])

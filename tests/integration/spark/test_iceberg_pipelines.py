@@ -4,6 +4,7 @@ import json
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from iceberg_support import catalog_in, options_of, rows_in, table_in
 from pipeline_support import Pipelines
 from pyiceberg import types as ice
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 from spark_support import create_topic, produce, wait_until
@@ -150,6 +152,36 @@ def test_a_stream_that_goes_on_writes_what_comes(pipelines: Pipelines, tmp_path:
         stop.ask()
         thread.join(120)
     assert ids_in(tmp_path) == list(range(9))
+
+
+@pytest.mark.thorough
+def test_a_catalog_that_goes_away_in_a_run_fails_its_batch_and_the_next_run_has_each_row_once(
+    pipelines: Pipelines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(pipelines.bootstrap, "away")
+    send(pipelines, "away", 0, 30)
+    file = write(pipelines, "away", "available-now")
+    commit_table, done = SqlCatalog.commit_table, []
+
+    def goes_away(*given: Any, **facts: Any) -> Any:
+        if len(done) > 2:
+            raise OSError("no route to host")
+        done.append(given)
+        return commit_table(*given, **facts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, "commit_table", goes_away)
+        words = (
+            r"cannot commit to shop\.orders_raw: OSError: no route to host.* away-0 from 20 to 29"
+        )
+        with pytest.raises(PipelineFailed, match=words) as found:
+            pipelines.run(file)
+    assert "\n" not in str(found.value)
+    assert ids_in(tmp_path) == list(range(30))
+    assert counted_in(tmp_path) == [20]
+    pipelines.run(file)
+    assert ids_in(tmp_path) == list(range(30))
+    assert counted_in(tmp_path) == [10, 20]
 
 
 @pytest.mark.thorough

@@ -15,13 +15,14 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyiceberg")
 
 import pyarrow.parquet as pq
-from iceberg_support import TABLE, catalog_in, rows_in, table_in, target_in
+from iceberg_support import TABLE, catalog_in, options_of, rows_in, table_in, target_in
 from pyiceberg import types as ice
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from zhumq.pipelines import iceberg_files, iceberg_table
@@ -308,6 +309,25 @@ def test_writers_at_the_same_time_lose_nothing(spark: SparkSession, tmp_path: Pa
     assert sorted(row["id"] for row in rows_in(tmp_path)) == sent
 
 
+def test_an_error_of_a_step_is_not_one_of_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    table = IcebergTable(spark, target_in(tmp_path))
+    rows = spark.sql("SELECT if(id > 0, raise_error('too large'), id) AS id FROM range(2)")
+    with pytest.raises(PySparkException, match="too large"):
+        table.append(rows, query="q", batch=0)
+    assert rows_in(tmp_path) == []
+
+
+def test_odd_names_of_folders_and_columns_are_kept(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "my tables, 50% Kyōto"
+    folder.mkdir()
+    options = {**options_of(folder), "warehouse": str(folder)}  # without file://
+    target = IcebergTarget(identifier=("a", "b", "orders"), catalog="default", options=options)
+    table = IcebergTable(spark, target, partition_by=("a.b", "zhumq_partition"))
+    rows = spark.sql("SELECT 1L AS `a.b`, 'x' AS zhumq_partition, 'y' AS `Größe (cm)`")
+    assert table.append(rows, query="q", batch=0) == 1
+    assert rows_in(folder, "a.b.orders") == [{"a.b": 1, "zhumq_partition": "x", "Größe (cm)": "y"}]
+
+
 def test_a_table_of_simple_columns_gets_an_array(spark: SparkSession, tmp_path: Path) -> None:
     table = IcebergTable(spark, target_in(tmp_path))
     table.append(spark.range(1), query="q", batch=0)
@@ -387,6 +407,8 @@ def test_tables_of_other_engines_are_extended_if_they_can_be(
     names = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "name"))
     catalog.create_table("shop.buckets", Schema(*fields), partition_spec=buckets)
     catalog.create_table("shop.names", Schema(*fields), partition_spec=names)
+    oldest = {"format-version": "1"}
+    catalog.create_table("shop.first", Schema(*fields), partition_spec=names, properties=oldest)
     third = catalog.create_table("shop.third", Schema(*fields))
     metadata = Path(third.metadata_location.removeprefix("file://"))
     # PyIceberg reads the third version, and does not write it.
@@ -411,6 +433,10 @@ def test_tables_of_other_engines_are_extended_if_they_can_be(
             refusing.check(given.schema)
         with pytest.raises(IcebergFailed, match=words):
             refusing.append(given, query="q", batch=1)
+    first = IcebergTable(spark, target_in(tmp_path, "shop.first"), partition_by=("name",))
+    assert first.append(rows, query="q", batch=0) == 1
+    assert first.append(rows, query="q", batch=1) == 1
+    assert len(rows_in(tmp_path, "shop.first", row_filter="name = 'x'")) == 2
     by_name = IcebergTable(spark, target_in(tmp_path, "shop.names"), partition_by=("name",))
     assert by_name.append(rows, query="q", batch=0) == 1
     assert [row["id"] for row in rows_in(tmp_path, "shop.names")] == [5]
