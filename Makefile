@@ -33,7 +33,7 @@ $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "zhumq needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python3" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "cannot make $(VENV): on Debian and Ubuntu, apt-get install python3-venv" >&2; rm -rf $(VENV); exit 1; }
 	@echo "setting up $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,avro,bench,cluster,console,delta,docs,protobuf,push,registry,security,spark,sql,tracing,ui]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,avro,bench,cluster,console,delta,docs,iceberg,protobuf,push,registry,security,spark,sql,tracing,ui]'
 	@touch $@
 
 run: $(READY)  ## a broker with its console, pipelines on Spark over a sample, then a live shop until Ctrl-C (ONCE=1: stop after the summary; WEB=HOST:PORT)

@@ -146,6 +146,20 @@ def delta(folder: Path) -> None:
     assert (done["files"], done["merged"]) == (1, 2)
 
 
+def iceberg(folder: Path) -> None:
+    """The sink needs Spark as well, of another extra; its catalogs and commits do not."""
+    import pyarrow as pa
+    from pyiceberg.catalog import load_catalog
+
+    options = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}"}
+    catalog = load_catalog("default", **options)
+    catalog.create_namespace("shop")
+    rows = pa.table({"x": [1]})
+    catalog.create_table("shop.orders", rows.schema).append(rows)
+    assert catalog.load_table("shop.orders").scan().to_arrow() == rows
+    catalog.close()
+
+
 def docs(_: Path) -> None:
     import mkdocs
 
@@ -175,6 +189,7 @@ SMOKES: Final[dict[str, Callable[[Path], None]]] = {
     "console": console,
     "delta": delta,
     "docs": docs,
+    "iceberg": iceberg,
     "protobuf": protobuf,
     "push": push,
     "registry": registry,

@@ -44,6 +44,7 @@ EXTRAS: Final = {
         "the Spark source needs it",
         ("pyspark", "pyarrow", "pandas", "numpy", "PyYAML", "matplotlib"),
     ),
+    "iceberg": ("`format: iceberg` in pipelines needs it", ("pyiceberg", "SQLAlchemy")),
 }
 PANDAS_MAJOR_MAX: Final = 2  # PySpark 4.3 does not work with 3
 

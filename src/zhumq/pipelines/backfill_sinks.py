@@ -201,7 +201,7 @@ def _table(sink: TableSink, columns: Collection[str]) -> SinkBackfill:
         )
         return SinkBackfill(sink=sink.name, way=Way.ONCE, words=words, is_idempotent=True)
     again = f"appends each of its rows to {sink.path}, {stream}"
-    if sink.format == "delta" or sink.jdbc is not None:
+    if sink.format in ("delta", "iceberg") or sink.jdbc is not None:
         words = f"{again}; all in one commit, and once however often this backfill is repeated"
         return SinkBackfill(sink=sink.name, way=Way.ONCE, words=words)
     words = f"{again} ({sink.format}); repeated after a kill, it may append all of them again"

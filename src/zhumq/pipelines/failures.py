@@ -116,7 +116,9 @@ def with_advice(words: str, pipeline: Pipeline, sink: Sink | None, reading: str 
     if _IN_STEP.search(words) is not None:
         todo = "correct the step, or keep such rows from it with a rule, and run again"
     elif isinstance(sink, TableSink | MergeSink) and (
-        _NOT_WRITABLE.search(words) is not None or sink.path.rstrip("/") in words
+        _NOT_WRITABLE.search(words) is not None
+        # Every error of a table in a catalog has its name.
+        or (sink.path.rstrip("/") in words and not _is_in_catalog(sink))
     ):
         todo = f"see that this user can write to {sink.path}, and run again"
     elif _NO_TOPIC in words and pipeline.is_stream:
@@ -130,6 +132,10 @@ def with_advice(words: str, pipeline: Pipeline, sink: Sink | None, reading: str 
     if reading is None:
         return f"{words}; {todo}"
     return f"{words}; it was reading {reading}; {todo}: the next run begins there"
+
+
+def _is_in_catalog(sink: TableSink | MergeSink) -> bool:
+    return isinstance(sink, TableSink) and sink.format == "iceberg"
 
 
 def offset_words(first: Offsets | None, until: Offsets) -> str | None:

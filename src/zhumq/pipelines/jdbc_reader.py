@@ -12,15 +12,10 @@ from zhumq.pipelines.jdbc_statements import (
     database_of,
     is_table_name,
 )
-from zhumq.pipelines.secrets import EXAMPLE
+from zhumq.pipelines.secrets import EXAMPLE, REFERENCE, SECRET_IN_URL
 
 KEYS_MAX: Final = 20
 _SECRET_NAME: Final = re.compile(r"(?i)(password|passwd|pwd|passphrase|secret|token)$")
-_REFERENCE: Final = re.compile(r"\$\{(?:env|file):[^}]+\}")
-# A password in a URL would be in errors and logs, whatever it was given by.
-_SECRET_IN_URL: Final = re.compile(
-    r"(?i)(password|passwd|pwd|passphrase|secret|token)=|//[^/?@]*:[^/?@]*@"
-)
 
 
 def read_database(fields: Fields) -> dict[str, str]:
@@ -31,7 +26,7 @@ def read_database(fields: Fields) -> dict[str, str]:
     within = given.fields()
     options = within.as_texts(keeps_references=True)
     for name, part in within:
-        if _SECRET_NAME.search(name) and not _REFERENCE.fullmatch(options[name].strip()):
+        if _SECRET_NAME.search(name) and not REFERENCE.fullmatch(options[name].strip()):
             # Without the value, which may end up in a log.
             part.fail(f"holds a secret: give it by reference, as {EXAMPLE}")
         if name.lower() in ("dbtable", "query"):
@@ -39,7 +34,7 @@ def read_database(fields: Fields) -> dict[str, str]:
     url = within.need("url")
     if not options["url"].startswith("jdbc:"):
         url.fail("begins with jdbc:, as jdbc:postgresql://HOST/DATABASE")
-    if _SECRET_IN_URL.search(options["url"]):
+    if SECRET_IN_URL.search(options["url"]):
         url.fail(f"holds a secret: give it as an option of its own: password: {EXAMPLE}")
     return options
 

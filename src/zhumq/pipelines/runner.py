@@ -27,6 +27,7 @@ from zhumq.pipelines.connect import (
 )
 from zhumq.pipelines.failures import FailurePlaces, with_advice
 from zhumq.pipelines.functions import findings_of, load_function, make_importable
+from zhumq.pipelines.iceberg_spec import IcebergUnreachable
 from zhumq.pipelines.jdbc_connection import JdbcUnreachable
 from zhumq.pipelines.layout import layout_of
 from zhumq.pipelines.progress import QueryProgress
@@ -36,6 +37,7 @@ from zhumq.pipelines.sinks import (
     SinkContext,
     all_sinks,
     check_target,
+    has_target_to_check,
     prepare,
     write_once,
 )
@@ -43,7 +45,6 @@ from zhumq.pipelines.spec import (
     EmptySink,
     Pipeline,
     Sink,
-    TableSink,
     TopicSink,
     TriggerKind,
 )
@@ -279,17 +280,13 @@ class _Run:
         make_topics(brokers, targets)
 
     def _check_databases(self) -> None:
-        sinks = [
-            sink
-            for sink in self._pipeline.sinks
-            if isinstance(sink, TableSink) and sink.jdbc is not None
-        ]
+        sinks = [sink for sink in self._pipeline.sinks if has_target_to_check(sink)]
         if sinks:
             views = build_views(self._spark, self._pipeline, self._brokers, group=None)
             for sink in sinks:
                 try:
                     check_target(sink, prepare(sink, views.rows_of(sink)), self._context)
-                except JdbcUnreachable as error:
+                except (JdbcUnreachable, IcebergUnreachable) as error:
                     raise PipelineFailed(f"sink {sink.name}: {error}") from None
 
     def _stream(self, upkeeper: Upkeeper) -> None:

@@ -11,7 +11,11 @@ from zhumq.spark.security_options import PREFIX, is_security_option
 JAAS: Final = "sasl.jaas.config"
 _JAAS_SECRETS: Final = ("password", "clientSecret")
 _SECRET_ENDS: Final = (".password", ".secret", "ssl.keystore.key", "ssl.key.pem")
-_REFERENCE: Final = re.compile(r"\$\{(?:env|file):[^}]+\}")
+REFERENCE: Final = re.compile(r"\$\{(?:env|file):[^}]+\}")
+# A password in a URL would be in errors and logs, whatever it was given by.
+SECRET_IN_URL: Final = re.compile(
+    r"(?i)(password|passwd|pwd|passphrase|secret|token)=|//[^/?@]*:[^/?@]*@"
+)
 EXAMPLE: Final = "${env:NAME} or ${file:/path}"
 
 
@@ -38,11 +42,11 @@ def without_prefix(field: Field) -> dict[str, str]:
 
 def is_literal_secret(name: str, text: str) -> bool:
     """Whether a setting holds a secret itself. An empty one is none."""
-    if not text or _REFERENCE.fullmatch(text.strip()):
+    if not text or REFERENCE.fullmatch(text.strip()):
         return False
     if name == JAAS:
         return any(
-            value and not _REFERENCE.fullmatch(value) for value in _jaas_secrets(text).values()
+            value and not REFERENCE.fullmatch(value) for value in _jaas_secrets(text).values()
         )
     return name.endswith(_SECRET_ENDS)
 

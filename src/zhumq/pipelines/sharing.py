@@ -40,7 +40,7 @@ STATEFUL_WORDS: Final = frozenset(
         "intersect", "except", "minus", "tablesample",
     }
 )  # fmt: skip
-ONCE_FORMATS: Final = (*FILE_FORMATS, "delta")
+ONCE_FORMATS: Final = (*FILE_FORMATS, "delta", "iceberg")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,12 @@
 """Writes rows to their sinks: topics, tables and the terminal."""
 
+import importlib
+import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -22,6 +24,12 @@ from zhumq.pipelines.causes import explain
 from zhumq.pipelines.delta_table import DeltaTable, refusal
 from zhumq.pipelines.document import Mark
 from zhumq.pipelines.folder import Folder
+from zhumq.pipelines.iceberg_spec import (
+    PACKAGE,
+    IcebergFailed,
+    IcebergTarget,
+    IcebergUnreachable,
+)
 from zhumq.pipelines.jdbc_connection import JdbcFailed, JdbcUnreachable, Login
 from zhumq.pipelines.jdbc_table import JdbcTable, jdbc_rows
 from zhumq.pipelines.merge_table import MergeTable
@@ -44,6 +52,9 @@ from zhumq.pipelines.spec import (
 )
 from zhumq.pipelines.spec_errors import need_column
 from zhumq.pipelines.views import as_batch_view, expression
+
+if TYPE_CHECKING:
+    from zhumq.pipelines.iceberg_table import IcebergTable
 
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 _UNNAMED: Final[Mapping[str, str]] = MappingProxyType({})
@@ -184,6 +195,9 @@ def write_once(sink: Sink, rows: DataFrame, context: SinkContext, *, run: str) -
                 return archive_table(sink, context).add(rows, query=run, batch=0)
             if sink.format == "delta":
                 return _delta(sink, context).append(rows, query=run, batch=0)
+            if sink.format == "iceberg":
+                table = _iceberg(sink, context)
+                return table.append(rows_of_batch(sink, rows), query=run, batch=0, repeats=False)
             if sink.jdbc is not None:
                 return JdbcTable(context.spark, sink.jdbc).append_once(rows_of_batch(sink, rows))
             return _append(sink, rows)
@@ -221,11 +235,11 @@ def write_batch(
                 if table.has(query=writer, batch=batch):
                     return None
                 return table.add(rows, query=writer, batch=batch)
-            assert sink.format == "delta", "the others cannot repeat a batch"
-            delta = _delta(sink, context)
-            if delta.has(query=writer, batch=batch):
+            assert sink.format in ("delta", "iceberg"), "the others cannot repeat a batch"
+            once = _delta(sink, context) if sink.format == "delta" else _iceberg(sink, context)
+            if once.has(query=writer, batch=batch):
                 return None
-            return delta.append(rows, query=writer, batch=batch)
+            return once.append(rows, query=writer, batch=batch)
         case MergeSink():
             merged = _merge_table(sink, context)
             if merged.table.has(query=writer, batch=batch):
@@ -276,6 +290,13 @@ def _check_table(sink: TableSink, rows: DataFrame) -> None:
         words = refusal(shaped.schema, sink.partition_by)
         if words is not None:
             raise sink.mark.wrong(words)
+    if sink.format == "iceberg":
+        if importlib.util.find_spec(PACKAGE) is None:
+            raise sink.mark.wrong(f"format: iceberg needs {PACKAGE}: pip install 'zhumq[iceberg]'")
+        schemas = importlib.import_module("zhumq.pipelines.iceberg_schema")
+        words = schemas.refusal(shaped.schema, sink.partition_by)
+        if words is not None:
+            raise sink.mark.wrong(words)
 
 
 def _add_batch(
@@ -290,6 +311,9 @@ def _add_batch(
         return archive_table(sink, context).add(rows, query=query, batch=number, stateful=stateful)
     if sink.format == "delta":
         return _delta(sink, context).append(rows, query=query, batch=number, stateful=stateful)
+    if sink.format == "iceberg":
+        iceberg = _iceberg(sink, context)
+        return iceberg.append(rows, query=query, batch=number, stateful=stateful)
     return _append(sink, rows)
 
 
@@ -301,16 +325,28 @@ def rows_of_batch(sink: TableSink, batch: DataFrame) -> DataFrame:
     return rows if sink.jdbc is None else jdbc_rows(sink.jdbc, sink.name, rows)
 
 
+def has_target_to_check(sink: Sink) -> bool:
+    """Whether a table is asked before the run whether the rows fit: one in a database or a catalog."""
+    return isinstance(sink, TableSink) and (sink.jdbc is not None or sink.format == "iceberg")
+
+
 def check_target(sink: Sink, rows: DataFrame, context: SinkContext) -> None:
-    """Find before the run what a database would refuse of the rows. Raises SpecInvalid, JdbcUnreachable."""
-    if not isinstance(sink, TableSink) or sink.jdbc is None:
+    """Find before the run what a table would refuse of the rows.
+
+    Raises SpecInvalid, JdbcUnreachable, IcebergUnreachable.
+    """
+    if not isinstance(sink, TableSink) or not has_target_to_check(sink):
         return
     sample = context.spark.createDataFrame([], rows.schema)
+    schema = rows_of_batch(sink, sample).schema
     try:
-        JdbcTable(context.spark, sink.jdbc).check(rows_of_batch(sink, sample).schema)
-    except JdbcUnreachable:
+        if sink.jdbc is not None:
+            JdbcTable(context.spark, sink.jdbc).check(schema)
+        else:
+            _iceberg(sink, context).check(schema)
+    except (JdbcUnreachable, IcebergUnreachable):
         raise
-    except JdbcFailed as error:
+    except (JdbcFailed, IcebergFailed) as error:
         raise sink.mark.wrong(str(error)) from None
 
 
@@ -345,6 +381,15 @@ def _delta(sink: TableSink, context: SinkContext) -> DeltaTable:
     return DeltaTable(context.spark, sink.path, partition_by=sink.partition_by)
 
 
+def _iceberg(sink: TableSink, context: SinkContext) -> "IcebergTable":
+    # Loaded here: only files that ask for it need the package.
+    module = importlib.import_module("zhumq.pipelines.iceberg_table")
+    table: IcebergTable = module.IcebergTable(
+        context.spark, IcebergTarget.of(sink), partition_by=sink.partition_by
+    )
+    return table
+
+
 def _append(sink: TableSink, rows: DataFrame) -> int:
     observed = Observation("written")
     rows = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
@@ -352,9 +397,7 @@ def _append(sink: TableSink, rows: DataFrame) -> int:
     writer = rows.write.format(sink.format).options(**options).mode("append")
     if sink.partition_by:
         writer = writer.partitionBy(*sink.partition_by)
-    if sink.format == "iceberg":
-        writer.saveAsTable(sink.path)
-    elif sink.format == "jdbc":
+    if sink.format == "jdbc":
         writer.option("dbtable", sink.path).save()
     else:
         writer.save(sink.path)

@@ -8,6 +8,7 @@ from typing import Final
 from zhumq.model.address import parse_addresses
 from zhumq.pipelines.document import Field, Fields, SpecInvalid, read_document
 from zhumq.pipelines.function_check import check_functions
+from zhumq.pipelines.iceberg_reader import read_iceberg
 from zhumq.pipelines.jdbc_reader import read_database, read_target, refuse_keys
 from zhumq.pipelines.merge_reader import read_merge
 from zhumq.pipelines.schedule_reader import read_schedule, read_upkeep
@@ -89,7 +90,6 @@ def parse_pipeline(whole: Field, file: str, given: Mapping[str, str]) -> Pipelin
     sinks = _sinks(top.need("sinks"), views, _quarantines(steps), streaming=streaming)
     dead_letters = _dead_letters(top.get(DEAD_LETTERS), sources if streaming else ())
     _check_targets(steps, sinks, dead_letters)
-    _check_iceberg(sinks, top.get("spark"))
     description, security = top.get("description"), top.get("security")
     return Pipeline(
         file=file,
@@ -157,20 +157,6 @@ def _check_targets(
         if rejects and dead_letters is None:
             raise step.mark.wrong(
                 f"finds bad rows: give the topic for them: {DEAD_LETTERS}: {{topic: NAME}}"
-            )
-
-
-def _check_iceberg(sinks: tuple[Sink, ...], spark: Field | None) -> None:
-    """Fail for an Iceberg table without settings that name its classes: no jar fits by itself."""
-    settings = spark.fields().as_texts() if spark else {}
-    if any("iceberg" in f"{name}={text}" for name, text in settings.items()):
-        return
-    for sink in sinks:
-        if isinstance(sink, TableSink) and sink.format == "iceberg":
-            raise sink.mark.wrong(
-                "format: iceberg needs a jar for this Spark, and Maven Central has none for 4.3 (the newest is"
-                " iceberg-spark-runtime-4.1_2.13:1.12.0, for Spark 4.1): use format: delta, which needs"
-                " none, or name your own jar and catalog under `spark`"
             )
 
 
@@ -334,6 +320,9 @@ def _table_sink(name: str, field: Field, what: Field, source: str, views: list[s
         given.fail("is not for format: delta, which has no options")
     if kind == "jdbc":
         options = read_database(fields)
+    elif kind == "iceberg":
+        refuse_keys(fields, kind)
+        options = read_iceberg(fields, what)
     else:
         options = security_texts(given) if given else {}
         refuse_keys(fields, kind)

@@ -16,8 +16,8 @@ from zhumq.pipelines.spec_reader import parse_pipeline
 
 TEXT = """\
 name: orders
+description: each kind of sink
 spark:
-  spark.sql.catalog.db: org.apache.iceberg.spark.SparkCatalog
   spark.jars.packages: org.postgresql:postgresql:42.7.7
 sources:
   records: {topic: orders}
@@ -49,7 +49,8 @@ sinks:
     table: shop.log
     format: jdbc
     options: {url: "jdbc:postgresql://db/shop", user: u, password: "${env:P}"}
-  ice: {from: parsed, table: db.ice, format: iceberg}
+  ice: {from: parsed, table: db.ice, format: iceberg, options: {type: glue}}
+  plain: {from: parsed, table: log, format: jdbc, options: {url: "jdbc:mysql://db/shop"}}
   seen: {from: parsed, console: 5}
   lines: {from: arrived, topic: lines}
   stated: {from: own, topic: stated}
@@ -78,7 +79,8 @@ def sink(pipeline: Pipeline, name: str) -> Sink:
         ("newest", Way.ONCE, "merges the changes into tables/newest by id: .* an older one does not win"),
         ("upserts", Way.ONCE, "writes its rows to shop.orders by id: .* with a lower seq than that of the table"),
         ("adds", Way.ONCE, "appends each of its rows to shop.log, .* once however often"),
-        ("ice", Way.PLAIN, r"appends each of its rows to db\.ice, .* \(iceberg\); repeated after a kill"),
+        ("ice", Way.ONCE, r"appends each of its rows to db\.ice, also .*; all in one commit, and once"),
+        ("plain", Way.PLAIN, r"appends each of its rows to log, .* \(jdbc\); repeated after a kill"),
         ("seen", Way.LEFT_OUT, "is left out"),
     ],
 )  # fmt: skip

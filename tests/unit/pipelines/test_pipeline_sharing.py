@@ -12,7 +12,6 @@ from zhumq.pipelines.spec_reader import load_pipeline, parse_pipeline
 
 TEXT = """\
 name: orders
-spark: {spark.sql.catalog.db: org.apache.iceberg.spark.SparkCatalog}
 sources:
   records: {topic: orders}
   others: {topic: others}
@@ -36,7 +35,8 @@ sinks:
   late: {from: later, topic: late}
   counts: {from: counted, topic: counts}
   changes: {from: joined, topic: changes, mode: update}
-  ice: {from: joined, table: db.ice, format: iceberg}
+  ice: {from: joined, table: db.ice, format: iceberg, options: {type: glue}}
+  far_rows: {from: joined, table: rows, format: jdbc, options: {url: "jdbc:mysql://db/shop"}}
   newest: {from: joined, merge: tables/newest, keys: [id], sequence_by: id}
   rows: {from: joined, table: tables/rows, format: delta}
   mixed: {from: both, topic: mixed}
@@ -51,24 +51,28 @@ def parse(text: str) -> Pipeline:
 
 def test_sinks_without_state_share_a_read_and_others_have_a_reason() -> None:
     reads = reads_of(parse(TEXT))
-    assert reads.shared == {"records": ("all", "raw", "broken", "newest", "rows", "dead_letters")}
+    assert reads.shared == {
+        "records": ("all", "raw", "broken", "ice", "newest", "rows", "dead_letters")
+    }
     assert reads.own == {
         "again": "another sink writes to the same table",
         "seen": "it only shows rows",
         "late": "once keeps state",
         "counts": "counted may keep state (GROUP)",
         "changes": "its mode is update",
-        "ice": "iceberg repeats rows",
+        "far_rows": "jdbc repeats rows",
         "mixed": "reads others and records",
         "far": "no other sink can share a read of others",
     }
     assert (
-        reads.of("raw") == "shares one read of records with all, broken, newest, rows, dead_letters"
+        reads.of("raw")
+        == "shares one read of records with all, broken, ice, newest, rows, dead_letters"
     )
     assert (
-        reads.words()[0] == "one read of records for all, raw, broken, newest, rows, dead_letters"
+        reads.words()[0]
+        == "one read of records for all, raw, broken, ice, newest, rows, dead_letters"
     )
-    fewer = reads.without(dict.fromkeys(("all", "raw", "broken", "newest", "rows"), "x"))
+    fewer = reads.without(dict.fromkeys(("all", "raw", "broken", "ice", "newest", "rows"), "x"))
     assert fewer.shared == {}
     assert fewer.of("dead_letters") == (
         "reads on its own: no other sink can share a read of records"

@@ -149,7 +149,7 @@ def test_an_error_within_sql_names_the_line_of_the_file() -> None:
         ("partition_by: [topic]", "partition_by: {a: b}", 31, "sinks.table.partition_by: must be"),
         ("    table: ${table}", "    table: ${table}\n    topic: a", 30, "excludes the field 'topic'"),
         ("    table: ${table}", "    table: ${table}\n    format: exel", 31, "sinks.table.format: must be"),
-        ("    table: ${table}", "    table: t\n    format: iceberg", 29, "Maven Central has none for 4.3"),
+        ("    table: ${table}", "    table: a.t\n    format: iceberg", 29, "needs the options of its catalog: {type: sql"),
         ("    table: ${table}", "    table: t\n    format: delta\n    options: {a: b}", 32, "is not for format: delta"),
         ("keep: [headers, timestamp]", "keep: [value]", 36, "sinks.large.keep[0]: must be one of headers"),
         ("name: counted", "name: good", 23, "steps[3].name: there are two views named 'good'"),
