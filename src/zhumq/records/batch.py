@@ -15,7 +15,7 @@ from zhumq.records.codecs import (
     crc32c,
     decompress,
 )
-from zhumq.records.lengths import end_of
+from zhumq.records.lengths import FEW, end_of, end_of_many
 
 # | base offset i64 | batch length i32 | partition leader epoch i32 | magic i8 | crc u32 |
 # | attributes i16 | last offset delta i32 | base timestamp i64 | max timestamp i64 |
@@ -229,7 +229,7 @@ def record_at(header: BatchHeader, payload: bytes, offset: int) -> Record | None
         if header.records_count == header.last_offset_delta + 1:
             # There are no gaps: the place of a record is its offset delta.
             place = min(sought, header.last_offset_delta)
-            position = end_of(payload, 0, place)
+            position = end_of_many(payload, place) if place > FEW else end_of(payload, 0, place)
         for _ in range(place, header.records_count):
             length, body = read_varint(payload, position)
             position = body + length

@@ -1,4 +1,4 @@
-"""Checks the number of records in a records section by their length fields alone."""
+"""Counts the records of a records section, and skips them, by their length fields alone."""
 
 from typing import Final
 
@@ -28,31 +28,40 @@ def check_lengths(payload: bytes | memoryview, count: int) -> None:
 
     Each record is | length varint | that many bytes |; those bytes are not checked.
     """
-    position = 0
     try:
-        while count > 0:
-            step, width = _step(payload, position)
-            run = min(count, RUN)
-            near = payload[position : position + step * (run - 1) + width]
-            if step <= COPIED_RECORD_BYTES_MAX or len(near) <= COPIED_BYTES_MAX:
-                near = bytes(near)
-            # Exact: a record of this length ends where the next one of the same length begins.
-            for place in range(width):
-                lengths = bytes(near[place : place + step * (run - 1) + 1 : step])
-                if lengths != lengths[:1] * run:
-                    run = len(lengths) - len(lengths.lstrip(lengths[:1]))
-            position += step * run
-            count -= run
-            if run < RUN_MIN and count:
-                if step <= COPIED_RECORD_BYTES_MAX:
-                    payload = bytes(payload)
-                singles = min(count, SINGLES)
-                position = end_of(payload, position, singles)
-                count -= singles
+        position = end_of_many(payload, count)
     except IndexError:
-        raise CorruptMessage(f"a batch ends {count} records too early") from None
+        raise CorruptMessage(f"a batch ends before the last of its {count} records") from None
     if position != len(payload):
         raise CorruptMessage(f"the records of a batch end at byte {position} of {len(payload)}")
+
+
+def end_of_many(payload: bytes | memoryview, count: int) -> int:
+    """The position behind the first `count` records, in runs of records of one length.
+
+    It may be behind the payload. Raises IndexError or CorruptMessage if there are fewer.
+    """
+    position = 0
+    while count > 0:
+        step, width = _step(payload, position)
+        run = min(count, RUN)
+        near = payload[position : position + step * (run - 1) + width]
+        if step <= COPIED_RECORD_BYTES_MAX or len(near) <= COPIED_BYTES_MAX:
+            near = bytes(near)
+        # Exact: a record of this length ends where the next one of the same length begins.
+        for place in range(width):
+            lengths = bytes(near[place : place + step * (run - 1) + 1 : step])
+            if lengths != lengths[:1] * run:
+                run = len(lengths) - len(lengths.lstrip(lengths[:1]))
+        position += step * run
+        count -= run
+        if run < RUN_MIN and count:
+            if step <= COPIED_RECORD_BYTES_MAX:
+                payload = bytes(payload)
+            singles = min(count, SINGLES)
+            position = end_of(payload, position, singles)
+            count -= singles
+    return position
 
 
 def end_of(payload: bytes | memoryview, position: int, count: int) -> int:

@@ -41,6 +41,14 @@ def test_they_are_those_of_the_decoded_records(seed: int) -> None:
     assert record_at(batch.header, payload, 300) is None
 
 
+def test_a_record_is_found_far_behind_others_of_equal_length() -> None:
+    records = [Record(offset=offset, timestamp=1, key=b"%06d" % offset) for offset in range(5_000)]
+    (batch,) = batches(build_batch(records))
+    payload = payload_of(batch)
+    for place in (0, 15, 16, 17, 63, 64, 1_023, 1_024, 1_025, 4_999):
+        assert record_at(batch.header, payload, place) == records[place]
+
+
 def test_a_record_is_found_in_a_batch_that_lost_others() -> None:
     records = [Record(offset=offset, timestamp=1, key=b"%d" % offset) for offset in range(3)]
     (batch,) = batches(build_batch(records))

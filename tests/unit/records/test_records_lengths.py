@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zhumq.model.errors import CorruptMessage
-from zhumq.records.lengths import FEW, RUN, SINGLES, check_lengths, end_of
+from zhumq.records.lengths import FEW, RUN, SINGLES, check_lengths, end_of, end_of_many
 
 # Lengths that take one, two and three bytes, in runs and alone.
 runs = st.lists(
@@ -44,6 +44,16 @@ def test_only_the_right_number_in_exactly_the_right_bytes_is_accepted(
         assert is_taken(changed, count) == (count == len(lengths))
     elif payload:
         assert not is_taken(changed, len(lengths))
+
+
+@given(runs, st.data())
+@settings(max_examples=200)
+def test_any_number_of_records_can_be_skipped(
+    runs: list[tuple[int, int]], drawn: st.DataObject
+) -> None:
+    lengths = [length for length, times in runs for _ in range(times)]
+    count = drawn.draw(st.integers(0, len(lengths)))
+    assert end_of_many(payload_of(lengths), count) == len(payload_of(lengths[:count]))
 
 
 @pytest.mark.parametrize("place", [0, 1, RUN - 1, RUN, RUN + 1, 2 * RUN, 3 * RUN - 1])
