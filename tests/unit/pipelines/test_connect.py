@@ -1,4 +1,4 @@
-"""What runs on a server of Spark Connect, and what is said of the rest."""
+"""What runs on a server of Spark Connect, and the refusals of all else."""
 
 import socket
 from pathlib import Path
