@@ -41,6 +41,8 @@ def test_ports_are_free_and_not_given_twice() -> None:
     assert len(set(ports)) == 5
     for port in ports:
         with socket.socket() as server:
+            # As servers do: a server of an earlier test may have left packets on their way.
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             server.bind((HOST, port))
 
 
