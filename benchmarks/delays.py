@@ -6,18 +6,15 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from collections import Counter
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import confluent_kafka
 
-from benchmarks.cluster_size import cpu_seconds
-from benchmarks.lookup import status_mb
+from benchmarks.delay_brokers import ALONE, Brokers, brokers
 from zhumq import Admin
 from zhumq.model.delay_headers import DELIVER_AT_HEADER
-from zhumq.testing.process import BrokerProcess, broker_process
 
 TOPIC: Final = "delays"
 PARTITIONS: Final = 4
@@ -36,30 +33,8 @@ GROWTH_MB_MAX: Final = 64  # of the broker, with all of them pending
 SETTLE_SECONDS: Final = 60.0
 
 
-class Memory(NamedTuple):
-    """What a broker holds, in MB."""
-
-    resident: int
-    anonymous: int  # without the pages of files, which are those of programs and libraries
-
-    @classmethod
-    def of(cls, broker: BrokerProcess) -> "Memory":
-        return cls(status_mb(broker.pid, "VmRSS"), status_mb(broker.pid, "RssAnon"))
-
-    def __str__(self) -> str:
-        return f"{self.resident} MB ({self.anonymous} MB anonymous)"
-
-
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def metric(broker: BrokerProcess, name: str) -> float:
-    with urllib.request.urlopen(f"http://{broker.http}/metrics") as answer:
-        for line in answer.read().decode().splitlines():
-            if line.startswith(f"{name} "):
-                return float(line.split()[1])
-    raise RuntimeError(f"there is no metric {name}")
 
 
 def send(bootstrap: str, values: list[bytes], due_ms: list[int]) -> None:
@@ -99,7 +74,7 @@ def send(bootstrap: str, values: list[bytes], due_ms: list[int]) -> None:
         raise RuntimeError(f"{left} messages are left, {len(failed)} failed: {failed[:1]}")
 
 
-def fill(broker: BrokerProcess, count: int) -> float:
+def fill(broker: Brokers, count: int) -> float:
     """Messages that are not due for an hour, up to 39 days ahead. Returns how many became pending in a second."""
     draw = random.Random(SEED)
     value = draw.randbytes(VALUE_BYTES)
@@ -113,7 +88,7 @@ def fill(broker: BrokerProcess, count: int) -> float:
             [value] * size,
             [start + draw.randrange(39 * DAY_MS) for _ in range(size)],
         )
-    while metric(broker, "zhumq_delayed_messages_pending") < count:
+    while broker.metric("zhumq_delayed_messages_pending") < count:
         time.sleep(0.2)
     seconds = max(time.monotonic() - begun, 0.001)
     print(f"{count:,} pending after {seconds:.1f} s ({count / seconds:,.0f} a second)", flush=True)
@@ -158,11 +133,9 @@ def arrived(consumer: confluent_kafka.Consumer, seconds: float) -> list[Arrived]
     return found
 
 
-def deliver(
-    broker: BrokerProcess, count: int, rate: int, kills: int, staged_per_second: float
-) -> bool:
+def deliver(broker: Brokers, count: int, rate: int, kills: int, staged_per_second: float) -> bool:
     """Messages that become due during some seconds: each has to arrive once, and in time order in its partition."""
-    before = metric(broker, "zhumq_delayed_messages_pending")
+    before = broker.metric("zhumq_delayed_messages_pending")
     draw = random.Random(SEED + 1)
     span_ms = max(count * 1_000 // rate, 5_000)
     slowest = min(STAGED_PER_SECOND_MIN, staged_per_second / 2)
@@ -173,20 +146,20 @@ def deliver(
     reading = threading.Thread(target=consume, args=(broker.bootstrap, count, until_ms, seen))
     reading.start()
     send(broker.bootstrap, values, [start + draw.randrange(span_ms) for _ in values])
-    while metric(broker, "zhumq_delayed_messages_pending") < before + count:
+    while broker.metric("zhumq_delayed_messages_pending") < before + count:
         if now_ms() > start:
             raise RuntimeError(f"the machine is too slow to stage {count:,} messages in time")
         time.sleep(0.2)
-    used = cpu_seconds(broker.pid)
-    restarts: list[tuple[int, int]] = []
+    used = broker.cpu_seconds()
+    restarts: list[Restart] = []
     for number in range(kills):
         # Evenly over the time in which they are due.
         at_ms = start + span_ms * (number + 1) // (kills + 1)
-        lives_until_ms = restarts[-1][1] + int(LIFE_SECONDS_MIN * 1_000) if restarts else 0
-        restarts.append(restart(broker, max(at_ms, lives_until_ms)))
+        lives_until_ms = restarts[-1].back_ms + int(LIFE_SECONDS_MIN * 1_000) if restarts else 0
+        restarts.append(restart(broker, number, max(at_ms, lives_until_ms)))
     reading.join()
     if not kills:
-        used = cpu_seconds(broker.pid) - used
+        used = broker.cpu_seconds() - used
         print(f"{used / count * 1e6:.0f} us of the broker's CPU for each")
     once = Counter(each.value for each in seen) == Counter(values)
     ordered = all(
@@ -205,26 +178,34 @@ def deliver(
     return once and ordered and (p99 <= LATE_P99_MS_MAX or kills > 0)
 
 
-def restart(broker: BrokerProcess, at_ms: int) -> tuple[int, int]:
-    """Kill the broker at this time, and start it. Returns when it died and when it served again."""
+class Restart(NamedTuple):
+    killed_ms: int
+    served_ms: int  # when delayed messages had a coordinator again
+    back_ms: int  # when the broker that was killed served
+
+
+def restart(broker: Brokers, number: int, at_ms: int) -> Restart:
+    """Kill a broker at this time, and start it again."""
     while now_ms() < at_ms:
         time.sleep(0.01)
     killed_ms = now_ms()
-    broker.kill()
-    broker.start()
-    return killed_ms, now_ms()
+    killed = broker.kill(number)
+    served_ms = now_ms()
+    broker.bring_back(killed)
+    return Restart(killed_ms, served_ms, now_ms())
 
 
-def print_pauses(restarts: list[tuple[int, int]], seen: list[Arrived]) -> None:
-    """After each kill, when the broker served again and when the first message came."""
-    for killed_ms, ready_ms in restarts:
-        first_ms = next((each.at_ms for each in seen if each.at_ms > ready_ms), None)
+def print_pauses(restarts: list[Restart], seen: list[Arrived]) -> None:
+    """After each kill, when there was a coordinator again and when the first message came."""
+    for each in restarts:
+        first_ms = next((seen_.at_ms for seen_ in seen if seen_.at_ms > each.served_ms), None)
         came = (
             "none came"
             if first_ms is None
-            else f"a message {(first_ms - ready_ms) / 1000:.1f} s later"
+            else f"a message {(first_ms - each.served_ms) / 1000:.1f} s later"
         )
-        print(f"kill -9: it served after {(ready_ms - killed_ms) / 1000:.1f} s, {came}")
+        seconds = (each.served_ms - each.killed_ms) / 1000
+        print(f"kill -9: a broker coordinated after {seconds:.1f} s, {came}")
 
 
 def main() -> int:
@@ -236,26 +217,38 @@ def main() -> int:
     )
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument(
+        "--brokers",
+        type=int,
+        default=ALONE,
+        choices=(ALONE, 3),
+        help="of three, each kill is of one that coordinates delayed messages: a failover",
+    )
+    parser.add_argument(
         "--settle", type=float, default=SETTLE_SECONDS, help="seconds until the last measurement"
     )
     given = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="zhumq-delays-") as folder,
-        broker_process(Path(folder) / "data") as broker,
+        brokers(given.brokers, Path(folder)) as broker,
     ):
         with Admin(broker.bootstrap) as admin:
-            admin.create_topic(TOPIC, partitions=PARTITIONS, settings={"delay.enable": "true"})
+            admin.create_topic(
+                TOPIC,
+                partitions=PARTITIONS,
+                replicas=broker.replicas,
+                settings={"delay.enable": "true"},
+            )
         fill(broker, min(given.pending, 1_000))  # What a first message needs is not counted.
-        before = Memory.of(broker)
+        before = broker.memory()
         staged_per_second = fill(broker, given.pending)
-        after = Memory.of(broker)
+        after = broker.memory()
         time.sleep(given.settle)
-        settled = Memory.of(broker)
+        settled = broker.memory()
         growth = after.resident - before.resident
         print(
             f"memory: {before} before, {after} with {given.pending:,} pending, which is {growth} MB more;"
-            f" at most {status_mb(broker.pid, 'VmHWM')} MB on the way, {settled} after {given.settle:.0f} s more;"
-            f" {metric(broker, 'zhumq_delayed_messages_in_memory'):,.0f} entries in memory",
+            f" at most {settled.most} MB on the way, {settled} after {given.settle:.0f} s more;"
+            f" {broker.metric('zhumq_delayed_messages_in_memory'):,.0f} entries in memory",
             flush=True,
         )
         is_delivered = deliver(broker, given.due, given.rate, given.kills, staged_per_second)

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from benchmarks.delay_brokers import Memory, metric
 from benchmarks.delays import (
     DAY_MS,
     FAR_MS,
@@ -19,12 +20,9 @@ from benchmarks.delays import (
     SEED,
     TOPIC,
     VALUE_BYTES,
-    Memory,
-    metric,
     now_ms,
     send,
 )
-from benchmarks.lookup import status_mb
 from zhumq import Admin
 from zhumq.delays.persisted import MESSAGE, MESSAGE_KEY, Source, message_record
 from zhumq.host.clock import SystemClock
@@ -117,13 +115,13 @@ def main() -> int:
             write_pending(broker.data_dir, shard, given.pending // SHARDS)
         broker.start()
         wait_until_settled(broker, FIRST + given.pending // SHARDS * SHARDS)
-        after, most = Memory.of(broker), status_mb(broker.pid, "VmHWM")
+        after = Memory.of(broker)
         print(
             f"memory: {before} with {FIRST:,} pending, {after} with {given.pending:,} more,"
-            f" at most {most} MB on the way;"
+            f" at most {after.most} MB on the way;"
             f" {metric(broker, 'zhumq_delayed_messages_in_memory'):,.0f} entries in memory"
         )
-        return 0 if most - before.resident < GROWTH_MB_MAX else 1
+        return 0 if after.most - before.resident < GROWTH_MB_MAX else 1
 
 
 if __name__ == "__main__":
