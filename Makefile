@@ -22,7 +22,7 @@ SOURCES := $(wildcard src tests examples tools simulation chaos benchmarks confo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test thorough long check static kcat chromium jdbc conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench lookup schemas pending-delays scale spark-chaos spark-sink-chaos spark-sinks spark-volume shop-day supply-chain package package-test docs site patterns recording console-speed clean
+.PHONY: help run test thorough long check static kcat chromium jdbc conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench filters lookup schemas pending-delays scale spark-chaos spark-sink-chaos spark-sinks spark-volume shop-day supply-chain package package-test docs site patterns recording console-speed clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
@@ -129,8 +129,11 @@ console-speed: $(READY)  ## how long the pages of the console take before a larg
 lookup: $(READY)  ## lookups by key beside a scan, the size and the CPU of the index (MESSAGES=5000000)
 	$(BIN)/python -m benchmarks.lookup --messages $(or $(MESSAGES),5000000)
 
-delays: $(READY)  ## many delayed messages: memory while they are pending, how late they come, each once (PENDING=1000000 DUE=50000 RATE=10000 KILLS=0)
-	$(BIN)/python -m benchmarks.delays --pending $(or $(PENDING),1000000) --due $(or $(DUE),50000) --rate $(or $(RATE),10000) --kills $(if $(filter command environment,$(firstword $(origin KILLS))),$(KILLS),0)
+filters: $(READY)  ## many subscriptions with different filters on one topic: each gets its messages, the CPU and the traffic (SUBSCRIPTIONS=1000 RATE=20000)
+	$(BIN)/python -m benchmarks.filters --subscriptions $(or $(SUBSCRIPTIONS),1000) --rate $(or $(RATE),20000)
+
+delays: $(READY)  ## many delayed messages: memory while they are pending, how late they come, each once (PENDING=1000000 DUE=50000 RATE=10000 KILLS=0 BROKERS=1)
+	$(BIN)/python -m benchmarks.delays --pending $(or $(PENDING),1000000) --due $(or $(DUE),50000) --rate $(or $(RATE),10000) --kills $(if $(filter command environment,$(firstword $(origin KILLS))),$(KILLS),0) --brokers $(or $(BROKERS),1)
 
 pending-delays: $(READY)  ## memory of a broker that loads many pending messages and compacts their logs (PENDING=1000000)
 	$(BIN)/python -m benchmarks.pending_delays --pending $(or $(PENDING),1000000)
