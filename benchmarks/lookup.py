@@ -3,6 +3,7 @@
 import argparse
 import os
 import random
+import statistics
 import sys
 import tempfile
 import time
@@ -20,6 +21,9 @@ from zhumq.admin.settings import alter_topic_settings
 from zhumq.testing.process import BrokerProcess, broker_process
 
 TOPIC: Final = "lookup"
+PLAIN_TOPIC: Final = "plain"  # without an index
+INDEXED_TOPIC: Final = "indexed"
+PAIR_MESSAGES: Final = 100_000
 VALUE_BYTES: Final = 60
 SEED: Final = 20261117
 COLD_LOOKUPS: Final = 200
@@ -32,7 +36,7 @@ def key_of(number: int) -> bytes:
     return b"key-%010d" % number
 
 
-def fill(bootstrap: str, messages: int, keys: int) -> None:
+def fill(bootstrap: str, messages: int, keys: int, *, topic: str = TOPIC) -> None:
     """Produce the messages, each with a key drawn at random."""
     draw = random.Random(SEED)
     producer = confluent_kafka.Producer(
@@ -49,7 +53,7 @@ def fill(bootstrap: str, messages: int, keys: int) -> None:
         key = key_of(draw.randrange(keys))
         while True:
             try:
-                producer.produce(TOPIC, value, key=key)
+                producer.produce(topic, value, key=key)
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -193,18 +197,48 @@ def measure(broker: BrokerProcess, messages: int, keys: int, lookups: int, *, sc
     return warm[int(len(warm) * 0.99)] < P99_MS_MAX
 
 
+def compare_producing(broker: BrokerProcess, pairs: int) -> None:
+    """Produce in turn to a topic without an index and to one with it, until the last message is acknowledged."""
+    with Admin(broker.bootstrap) as admin:
+        for topic, is_indexed in ((PLAIN_TOPIC, "false"), (INDEXED_TOPIC, "true")):
+            admin.create_topic(topic, partitions=1, settings={"index.keys": is_indexed})
+    ratios: list[float] = []
+    for number in range(-1, pairs):
+        seconds: dict[str, float] = {}
+        order = (PLAIN_TOPIC, INDEXED_TOPIC)
+        for topic in order if number % 2 else reversed(order):
+            begun = time.perf_counter()
+            fill(broker.bootstrap, PAIR_MESSAGES, PAIR_MESSAGES, topic=topic)
+            seconds[topic] = time.perf_counter() - begun
+            wait_for_index(broker)
+        if number >= 0:  # The first pair warms up.
+            ratios.append(seconds[INDEXED_TOPIC] / seconds[PLAIN_TOPIC])
+    ratios.sort()
+    low, high = ratios[pairs // 4], ratios[pairs * 3 // 4]
+    print(
+        f"producing {PAIR_MESSAGES:,} messages to a topic with an index takes {statistics.median(ratios):.3f} times as"
+        f" long as to one without (median of {pairs} pairs; half of them {low:.3f} to {high:.3f})"
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=5_000_000)
     parser.add_argument("--keys", type=int, default=0, help="default: a fifth of the messages")
     parser.add_argument("--lookups", type=int, default=2_000)
     parser.add_argument("--no-scan", action="store_true", help="leave out the scan beside it")
+    parser.add_argument(
+        "--pairs", type=int, default=0, help="only compare producing with and without an index"
+    )
     parser.add_argument("--folder", type=Path, help="where the data goes; default: a temporary one")
     given = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="zhumq-lookup-", dir=given.folder) as folder,
         broker_process(Path(folder) / "data") as broker,
     ):
+        if given.pairs:
+            compare_producing(broker, given.pairs)
+            return 0
         is_met = measure(
             broker,
             given.messages,
