@@ -1,9 +1,10 @@
 """The fields of messages as columns, each decoded when a filter first needs it: of a batch, or of one message."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum, auto
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, assert_never, cast
 
 from zhumq.filters.syntax import Field, FieldKind
 from zhumq.filters.values import Value, as_number
@@ -252,16 +253,23 @@ def _tags(value: bytes | None) -> frozenset[str] | None:
 
 
 def _index(column: Column, kind: IndexKind) -> dict[object, list[int]]:
-    found: dict[object, list[int]] = {}
-    for position, value in enumerate(column):
-        match kind:
-            case IndexKind.TEXT if isinstance(value, str):
-                found.setdefault(value, []).append(position)
-            case IndexKind.NUMBER if (number := as_number(cast("Value", value))) is not None:
-                found.setdefault(number, []).append(position)
-            case IndexKind.TAG if isinstance(value, frozenset):
-                for tag in value:
-                    found.setdefault(tag, []).append(position)
-            case _:
-                pass
-    return found
+    found: defaultdict[object, list[int]] = defaultdict(list)
+    # One loop for each kind: it runs over every message.
+    match kind:
+        case IndexKind.TEXT:
+            for position, value in enumerate(column):
+                if isinstance(value, str):
+                    found[value].append(position)
+        case IndexKind.NUMBER:
+            for position, value in enumerate(column):
+                if (number := as_number(cast("Value", value))) is not None:
+                    found[number].append(position)
+        case IndexKind.TAG:
+            for position, value in enumerate(column):
+                if isinstance(value, frozenset):
+                    for tag in value:
+                        found[tag].append(position)
+        case _:
+            assert_never(kind)
+    # A lookup of another value adds nothing.
+    return dict(found)
