@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from zhumq.filters.filter import Filter
 from zhumq.model.errors import BrokerError
 from zhumq.model.isolation import Isolation
-from zhumq.share.acknowledgement import Acknowledgement, AcquiredRange
+from zhumq.share.acknowledgement import Acknowledgement, AcquiredRange, joined_ranges
 from zhumq.share.push_session import PushSession
 from zhumq.share.subscription import Claim, Start, Subscription, SubscriptionMode
 
@@ -29,6 +29,14 @@ class Delivered:
     @property
     def record_count(self) -> int:
         return sum(each.last_offset - each.first_offset + 1 for each in self.ranges)
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Delivered]") -> "Delivered":
+        """Adjacent deliveries as one."""
+        return cls(
+            records=b"".join(each.records for each in parts),
+            ranges=tuple(joined_ranges([each for part in parts for each in part.ranges])),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,7 +106,7 @@ class DeliveryService:
         self._background: set[asyncio.Task[None]] = set()
         # Cached settings with the time at which they expire.
         self._group_settings: dict[str, tuple[int, dict[str, str]]] = {}
-        self._filtered_batches = FilteredBatches()
+        self._filtered_batches = FilteredBatches(clock)
         self.counters = DeliveryCounters()
         replicas.watch_leadership(self._on_leadership_changed)
 

@@ -5,9 +5,12 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
+from weakref import WeakValueDictionary
 
 from zhumq.coordinators.batch_reader import read_batches
+from zhumq.coordinators.filter_rounds import FilterPace, FilterRounds
 from zhumq.filters.columns import BatchColumns
+from zhumq.host.clock import Clock
 from zhumq.model.errors import BrokerError
 from zhumq.model.isolation import Isolation
 from zhumq.records.batch import COMPRESSION_MASK, HEADER_BYTES, RecordBatch, batches
@@ -26,7 +29,8 @@ BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 KEPT_RECORDS_MAX: Final = 50_000
 KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 
-_Key = tuple[uuid.UUID, int, int, Isolation, int]
+# After a change of leaders, other records may be at the same offsets.
+_Place = tuple[uuid.UUID, int, int, Isolation]
 
 
 class DecodedSlice:
@@ -120,29 +124,42 @@ class FilteredBatches:
     Groups at the end of a log read at the same offsets, so that the first of them decodes for all.
     """
 
-    def __init__(self) -> None:
-        self._kept: OrderedDict[_Key, DecodedSlice] = OrderedDict()
+    def __init__(self, clock: Clock) -> None:
+        self._kept: OrderedDict[tuple[_Place, int], DecodedSlice] = OrderedDict()
         self._kept_records = 0
         self._kept_bytes = 0
+        self._pace = FilterPace(clock)
+        # Its readers hold them.
+        self._rounds: WeakValueDictionary[_Place, FilterRounds] = WeakValueDictionary()
 
-    def read(self, partition: Partition, offset: int, isolation: Isolation) -> DecodedSlice:
-        """Batches from the one that contains this offset on."""
-        index = partition.topic_partition.partition
-        # After a change of leaders, other records may be at the same offsets.
-        key = (partition.topic_id, index, partition.leader_epoch, isolation, offset)
+    def rounds_of(self, partition: Partition, isolation: Isolation) -> FilterRounds:
+        place = _place_of(partition, isolation)
+        found = self._rounds.get(place)
+        if found is None:
+            found = FilterRounds(self._pace, lambda: partition.end_offset(isolation))
+            self._rounds[place] = found
+        return found
+
+    def read(
+        self, partition: Partition, offset: int, isolation: Isolation, end_offset: int
+    ) -> DecodedSlice:
+        """Batches from the one that contains this offset on, up to the one before `end_offset`."""
+        key = (_place_of(partition, isolation), offset)
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
             return found
         read = read_batches(partition, offset, READ_BYTES, at_least_one=True, isolation=isolation)
+        count = bisect_left(read.spans, end_offset, key=lambda span: span.last_offset)
+        count = max(count, min(1, len(read.spans)))
         # At read_committed the slice ends before the batches that are not stable yet.
-        stable = memoryview(read.data)[: read.positions[-1]]
-        decoded = DecodedSlice(partition, read.spans, stable)
-        if read.spans:
+        stable = memoryview(read.data)[: read.positions[count]]
+        decoded = DecodedSlice(partition, read.spans[:count], stable)
+        if decoded.spans:
             self._keep(key, decoded)
         return decoded
 
-    def _keep(self, key: _Key, decoded: DecodedSlice) -> None:
+    def _keep(self, key: tuple[_Place, int], decoded: DecodedSlice) -> None:
         self._kept[key] = decoded
         self._kept_records += len(decoded.columns)
         self._kept_bytes += decoded.size
@@ -150,6 +167,11 @@ class FilteredBatches:
             _, oldest = self._kept.popitem(last=False)
             self._kept_records -= len(oldest.columns)
             self._kept_bytes -= oldest.size
+
+
+def _place_of(partition: Partition, isolation: Isolation) -> _Place:
+    index = partition.topic_partition.partition
+    return (partition.topic_id, index, partition.leader_epoch, isolation)
 
 
 def _sections(spans: Sequence[Span], whole: Sequence[RecordBatch]) -> list[bytes | None]:

@@ -2,10 +2,11 @@
 
 import logging
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from zhumq.coordinators.batch_reader import BatchSlice
+from zhumq.coordinators.filter_rounds import Looker
 from zhumq.coordinators.filtered_batches import DecodedSlice, FilteredBatches
 from zhumq.filters.filter import Filter
 from zhumq.model.isolation import Isolation
@@ -16,7 +17,7 @@ from zhumq.share.share_partition import Span
 logger = logging.getLogger(__name__)
 
 # Records that one acquisition looks at. The event loop serves other clients before it goes on.
-SCANNED_RECORDS_MAX: Final = 5_000
+SCANNED_RECORDS_MAX: Final = 10_000
 EMPTY: Final = BatchSlice(b"", [], [])
 
 
@@ -24,17 +25,28 @@ class FilteredReader:
     """Reads for one share partition, as BatchReader does without a filter."""
 
     def __init__(
-        self, partition: Partition, message_filter: Filter, shared: FilteredBatches
+        self,
+        partition: Partition,
+        message_filter: Filter,
+        shared: FilteredBatches,
+        wake: Callable[[], None],
     ) -> None:
         self.filter = message_filter
         self._partition = partition
         self._shared = shared
         self._slice: DecodedSlice | None = None
         self._isolation = Isolation.READ_UNCOMMITTED
+        self._looker = Looker(wake)
+        self._rounds = shared.rounds_of(partition, self._isolation)
         self._spans: list[Span] = []
         self._last_passing = -1
         self._scanned = 0
         self._has_warned = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """It looks again in the next round, and not when messages come."""
+        return self._looker.is_waiting
 
     def begin(self) -> None:
         """An acquisition begins."""
@@ -49,16 +61,20 @@ class FilteredReader:
         at_least_one: bool,  # noqa: ARG002 - as BatchReader's; a slice has one size for all groups
         isolation: Isolation,
     ) -> BatchSlice:
-        """The batches from this offset on, with spans of offsets that pass and that do not."""
+        """The batches from this offset on, with spans of offsets that pass and that do not. Empty while it waits."""
         if self._isolation is not isolation:
             self._isolation, self._slice = isolation, None
+            self._rounds = self._shared.rounds_of(self._partition, isolation)
         kept = self._slice
         if kept is None or not (
             self._spans[0].first_offset <= offset <= self._spans[-1].last_offset
         ):
             if self._scanned >= SCANNED_RECORDS_MAX:
                 return EMPTY
-            kept = self._slice = self._shared.read(self._partition, offset, isolation)
+            end_offset = self._rounds.end_for(self._looker, offset)
+            if end_offset is None:
+                return EMPTY
+            kept = self._slice = self._shared.read(self._partition, offset, isolation, end_offset)
             self._spans = self._select(kept)
             passing = (span.last_offset for span in reversed(self._spans) if span.has_records)
             self._last_passing = next(passing, -1)

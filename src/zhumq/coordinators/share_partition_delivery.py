@@ -88,7 +88,7 @@ class SharePartitionDelivery:
         self.dead_letters_total = 0
         self._tail = partition.observe(
             share_partition.start_offset,
-            on_records=self._wake_soon,
+            on_records=self._on_records,
             on_closed=self._on_partition_retired,
         )
         self._set_timer()
@@ -244,7 +244,8 @@ class SharePartitionDelivery:
     def _reader_of(self, message_filter: Filter) -> FilteredReader:
         reader = self._filtered_reader
         if reader is None or reader.filter is not message_filter:
-            reader = FilteredReader(self.served, message_filter, self._filtered_batches)
+            shared = self._filtered_batches
+            reader = FilteredReader(self.served, message_filter, shared, self._wake_soon)
             self._filtered_reader = reader
         reader.begin()
         return reader
@@ -356,7 +357,7 @@ class SharePartitionDelivery:
         self._unwritten = update if unwritten is None else unwritten.merged_with(update)
         durable: asyncio.Future[None] = self._loop.create_future()
         # A failure closes the share partition, also if no caller awaits the future.
-        durable.add_done_callback(_retrieve_exception)
+        durable.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._waiting.append(durable)
         if self._writer is None:
             self._writer = self._loop.create_task(self._write())
@@ -484,6 +485,10 @@ class SharePartitionDelivery:
         where = self.served.topic_partition
         self.close(NotLeaderOrFollower(f"{where} is no longer served by this broker"))
 
+    def _on_records(self) -> None:
+        if self._filtered_reader is None or not self._filtered_reader.is_waiting:
+            self._wake_soon()
+
     def _wake_soon(self) -> None:
         if self._watchers and not self._wake_scheduled:
             self._wake_scheduled = True
@@ -493,8 +498,3 @@ class SharePartitionDelivery:
         self._wake_scheduled = False
         for callback in tuple(self._watchers.values()):
             callback()
-
-
-def _retrieve_exception(future: "asyncio.Future[None]") -> None:
-    if not future.cancelled():
-        future.exception()

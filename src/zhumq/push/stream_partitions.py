@@ -137,6 +137,9 @@ class StreamPartitions:
                 )
             except BrokerError as error:
                 return PartitionClosed(stream_partition, error)
+            if batches and message_filter is not None:
+                # A filter leaves little of what is read, and a frame costs more than a message.
+                return stream_partition, Delivered.joined(batches)
             if batches:
                 self._taken.extend((stream_partition, delivered) for delivered in batches)
                 return self._taken.popleft()

@@ -1,12 +1,17 @@
 """Share partitions with a filter on real logs: skipped messages are done, counted and persisted."""
 
 import asyncio
+import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from delivery_support import World, accept, broker_without_listeners, offsets_of, reject, run, until
 
-from zhumq.coordinators import filtered_batches, filtered_progress, filtered_reader
+from zhumq.coordinators import filter_rounds, filtered_batches, filtered_progress, filtered_reader
+from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
 from zhumq.filters.filter import Filter, compile_filter
+from zhumq.push.stream_partitions import StreamPartitions
 from zhumq.records.batch import Record, RecordHeader, batches, records
 from zhumq.records.builder import build_batch
 from zhumq.records.codecs import Compression
@@ -195,6 +200,71 @@ def test_groups_with_different_filters_share_decoded_batches() -> None:
                 assert offsets_of(
                     delivery.acquire("ann", records_max=9, message_filter=expected)
                 ) == [number]
+
+    run(scenario)
+
+
+def test_a_stream_sends_what_passes_of_several_reads_in_one_frame(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(filtered_batches, "READ_BYTES", 1)  # one batch a read
+
+    async def scenario() -> None:
+        async with broker_without_listeners(MemoryDisk()) as world:
+            await world.make_topic()
+            fill_tagged(world, 200)
+            stream_partitions = StreamPartitions(lambda: None)
+            stream_partitions.add(await world.open())
+            taken = stream_partitions.take("ann", 99, 30_000, math.inf, the_filter("rare"))
+            assert isinstance(taken, tuple)
+            stream_partition, delivered = taken
+            messages = stream_partition.frame(delivered).messages
+            assert offsets_of([delivered]) == list(range(0, 200, EVERY))
+            assert [each.first_offset for each in messages.ranges] == list(range(0, 200, EVERY))
+            assert [each.offset for each in records(messages.records)] == list(range(0, 200, EVERY))
+            assert stream_partitions.take("ann", 99, 30_000, math.inf, the_filter("rare")) is None
+
+    run(scenario)
+
+
+def test_many_groups_get_their_messages_in_rounds_and_decode_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(filter_rounds, "LOOKS_PER_SECOND", 200)  # of 20 groups: a pause of 100 ms
+    decoded: list[tuple[int, int]] = []
+
+    class Counted(filtered_batches.DecodedSlice):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            decoded.append((self.spans[0].first_offset, self.spans[-1].last_offset))
+
+    monkeypatch.setattr(filtered_batches, "DecodedSlice", Counted)
+
+    async def scenario() -> None:
+        async with broker_without_listeners(MemoryDisk()) as world:
+            await world.make_topic()
+            found: dict[int, list[int]] = {number: [] for number in range(20)}
+
+            def look_of(number: int, delivery: SharePartitionDelivery) -> Callable[[], None]:
+                chosen = the_filter(f"n % 20 = {number}")
+
+                def look() -> None:
+                    while given := delivery.acquire("ann", records_max=9, message_filter=chosen):
+                        found[number] += offsets_of(given)
+
+                return look
+
+            for number in range(20):
+                delivery = await world.open(f"g{number}", mode=SHARED)
+                delivery.watch(look_of(number, delivery))
+            for end in range(40, 2_001, 40):
+                fill_tagged(world, 40, batch=10)
+                # A message of each batch reaches its group, one round later.
+                await until(lambda end=end: sum(map(len, found.values())) >= end - 40)
+            await until(lambda: sum(map(len, found.values())) == 2_000)
+            assert found == {number: list(range(number, 2_000, 20)) for number in range(20)}
+            # Not one for each group and batch: that would be 4,000.
+            assert len(decoded) == len(set(decoded)) < 200
 
     run(scenario)
 
