@@ -26,7 +26,7 @@ LEAD_MS: Final = 5_000
 # The first one is due when all are staged, at this rate or half of that of the pending ones.
 STAGED_PER_SECOND_MIN: Final = 5_000
 WAIT_SECONDS: Final = 300.0
-LIFE_SECONDS_MIN: Final = 3.0  # between a start and the next kill: slow machines start slowly
+LIFE_SECONDS_MIN: Final = 3.0  # between the first message after a start and the next kill
 LATE_P99_MS_MAX: Final = 1_000.0
 GROWTH_MB_MAX: Final = 64  # of the broker, with all of them pending
 # Freed memory goes back to the system, and compaction ends: both take a while after the last message.
@@ -142,7 +142,7 @@ def deliver(broker: Brokers, count: int, rate: int, kills: int, staged_per_secon
     start = now_ms() + LEAD_MS + int(count * 1_000 / slowest)
     values = [b"%d" % number for number in range(count)]
     seen: list[Arrived] = []
-    until_ms = start + span_ms + int(WAIT_SECONDS * 1_000)
+    until_ms = start + span_ms + int((1 + kills) * WAIT_SECONDS * 1_000)
     reading = threading.Thread(target=consume, args=(broker.bootstrap, count, until_ms, seen))
     reading.start()
     send(broker.bootstrap, values, [start + draw.randrange(span_ms) for _ in values])
@@ -155,8 +155,11 @@ def deliver(broker: Brokers, count: int, rate: int, kills: int, staged_per_secon
     for number in range(kills):
         # Evenly over the time in which they are due.
         at_ms = start + span_ms * (number + 1) // (kills + 1)
-        lives_until_ms = restarts[-1].back_ms + int(LIFE_SECONDS_MIN * 1_000) if restarts else 0
-        restarts.append(restart(broker, number, max(at_ms, lives_until_ms)))
+        if restarts:
+            came_ms = wait_for_message(restarts[-1].served_ms, seen)
+            lives_until_ms = max(came_ms, restarts[-1].back_ms) + int(LIFE_SECONDS_MIN * 1_000)
+            at_ms = max(at_ms, lives_until_ms)
+        restarts.append(restart(broker, number, at_ms))
     reading.join()
     if not kills:
         used = broker.cpu_seconds() - used
@@ -176,6 +179,16 @@ def deliver(broker: Brokers, count: int, rate: int, kills: int, staged_per_secon
     )
     print(f"each once: {once}; in time order in each partition: {ordered}")
     return once and ordered and (p99 <= LATE_P99_MS_MAX or kills > 0)
+
+
+def wait_for_message(after_ms: int, seen: list[Arrived]) -> int:
+    """When one came after this time: the kills are to hit deliveries, and not only the loading before."""
+    until_ms = now_ms() + int(WAIT_SECONDS * 1_000)
+    while not (seen and seen[-1].at_ms > after_ms):
+        if now_ms() > until_ms:
+            raise RuntimeError(f"no message came for {WAIT_SECONDS:.0f} s after a kill")
+        time.sleep(0.05)
+    return seen[-1].at_ms
 
 
 class Restart(NamedTuple):
