@@ -63,6 +63,10 @@ def test_messages_are_listed_in_the_order_of_their_due_times(
     assert dues[:2] == [first_ms, first_ms + 60_000]
     assert [each.offset for each in found.messages if each.partition == 0] == offsets
     assert len(admin.scheduled(TOPIC, partition=1).messages) == 2
+    # By the whole id, and by what its producer got.
+    for message_id in (found.messages[2].id, f"0:{offsets[1]}"):
+        assert admin.scheduled(TOPIC, message_id=message_id).messages == (found.messages[2],)
+    assert admin.scheduled(TOPIC, message_id="0:77").messages == ()
     part = admin.scheduled(TOPIC, limit=3)
     assert (len(part.messages), part.has_more) == (3, True)
     timed = admin.scheduled(TOPIC, from_ms=first_ms + HOUR_MS, to_ms=first_ms + 2 * HOUR_MS)
