@@ -175,7 +175,7 @@ def test_the_oldest_segments_of_a_full_disk_go_first_whatever_their_topic(
         assert counted in page(process, "/metrics")
         # The same command: what is left is what was there before without what is gone.
         gone_of_old = {first for topic, first, *_ in gone if topic == "old"}
-        # What has gone is what it said would go if the disk is full.
+        # Only what was listed as unprotected before is gone.
         assert gone_of_old
         assert gone_of_old <= {
             each["first_offset"] for each in before["segments"] if each["protection"] is None
