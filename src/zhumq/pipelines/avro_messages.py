@@ -13,13 +13,12 @@ import fastavro
 from fastavro.read import SchemaResolutionError
 
 from zhumq.pipelines.decoded import (
-    FRAME,
     NESTING_MAX,
     Decoded,
-    framed_id,
     of_unknown_schema,
     without_id,
 )
+from zhumq.schemas import framing
 from zhumq.schemas.avro import parse
 from zhumq.schemas.errors import InvalidSchema
 
@@ -76,12 +75,12 @@ class AvroDecoder:
             return Decoded(fields={}, reason=MALFORMED)
         writer, begin = self._reader, 0
         if self._writers is not None:
-            schema_id = framed_id(raw)
+            schema_id = framing.schema_id(raw)
             if schema_id is None:
                 return without_id()
             if schema_id not in self._writers:
                 return of_unknown_schema(schema_id)
-            writer, begin = self._writers[schema_id], FRAME.size
+            writer, begin = self._writers[schema_id], framing.FRAME_BYTES
         buffer = io.BytesIO(raw)
         buffer.seek(begin)
         try:

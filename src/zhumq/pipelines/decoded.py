@@ -1,14 +1,10 @@
 """What decoders make of messages: their fields, or why they have none."""
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 NESTING_MAX: Final = 20  # of types in each other
-# What the registry's serializers put before a message: a zero, and the id of the schema.
-# | 0 u8 | schema id u32 | data |
-FRAME: Final = struct.Struct(">BI")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +25,6 @@ class MessageDecoder(Protocol):
         """The names and the Spark types of the fields."""
 
     def decode(self, raw: bytes | None) -> Decoded: ...
-
-
-def framed_id(raw: bytes) -> int | None:
-    """The id of the schema that a serializer has put before a message."""
-    if len(raw) < FRAME.size or raw[0] != 0:
-        return None
-    _, schema_id = FRAME.unpack_from(raw)
-    return int(schema_id)
 
 
 def without_id() -> Decoded:

@@ -1,6 +1,7 @@
-"""Finds the schemas of Avro and Protobuf messages: in a file, or in the schema registry with all versions of a subject."""
+"""Finds the schemas of JSON, Avro and Protobuf messages: in a file, or in the registry with all versions of a subject."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,7 @@ from zhumq.admin.schemas import ReadableSchema, show_versions
 from zhumq.pipelines.avro_messages import AvroDecoder
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.decoded import MessageDecoder
+from zhumq.pipelines.json_columns import json_columns
 from zhumq.pipelines.spec import ParseFormat, SchemaSource
 from zhumq.schemas.errors import InvalidSchema, SchemaError, VersionNotFound
 from zhumq.schemas.formats import Formats
@@ -20,17 +22,29 @@ if TYPE_CHECKING:
 
 VERSIONS_MAX: Final = 100  # of a subject: the newest ones are known
 COMPILED_MAX: Final = 256  # schemas that are kept compiled: each query of `zhumq sql` asks for them
-_TYPES: Final = {ParseFormat.AVRO: SchemaType.AVRO, ParseFormat.PROTOBUF: SchemaType.PROTOBUF}
+_TYPES: Final = {
+    ParseFormat.JSON: SchemaType.JSON,
+    ParseFormat.AVRO: SchemaType.AVRO,
+    ParseFormat.PROTOBUF: SchemaType.PROTOBUF,
+}
 
 
-def message_decoder(source: SchemaSource, brokers: Brokers | None) -> MessageDecoder:
-    """The decoder of a step. Raises SpecInvalid with the line of a schema that cannot be used.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageSchema:
+    """How the messages of a step are read: by the columns of JSON, in Spark's DDL, or by a decoder."""
+
+    columns: str = ""
+    decoder: MessageDecoder | None = None
+
+
+def message_schema(source: SchemaSource, brokers: Brokers | None) -> MessageSchema:
+    """The schema of a step. Raises SpecInvalid with the line of one that cannot be used.
 
     Without brokers, as in tests of a pipeline, there is no registry.
     """
     try:
         if source.subject is None:
-            return file_decoder(source)
+            return _file_schema(source)
         if brokers is None:
             raise source.mark.wrong("needs the schema registry of a broker; tests run without one")
         with ClusterConnection(brokers.bootstrap, security=brokers.security()) as connection:
@@ -44,18 +58,28 @@ def message_decoder(source: SchemaSource, brokers: Brokers | None) -> MessageDec
         type_ = _TYPES[source.format]
         if reader.type != type_:
             raise InvalidSchema(f"{reader.subject!r} is {reader.type}, not {type_}")
-        return registry_decoder(reader, found, message=source.message)
+        if source.format is ParseFormat.JSON:
+            return MessageSchema(columns=json_columns(reader.schema, reader.uses))
+        return MessageSchema(decoder=registry_decoder(reader, found, message=source.message))
     except SchemaError as error:
         raise source.mark.wrong(str(error)) from None
 
 
-def file_decoder(source: SchemaSource) -> MessageDecoder:
-    """The decoder of messages of a schema in a file. Raises InvalidSchema."""
+def check_file_schema(source: SchemaSource) -> None:
+    """Raises InvalidSchema for a file that is no schema."""
+    _file_schema(source)
+
+
+def _file_schema(source: SchemaSource) -> MessageSchema:
     assert source.text is not None
-    if source.format is ParseFormat.AVRO:
-        return AvroDecoder(reader=(source.text,), writers=None)
-    files = _protobuf_files(source.text, source.imports)
-    return _protobuf_decoder(files, source.message)
+    match source.format:
+        case ParseFormat.JSON:
+            return MessageSchema(columns=json_columns(source.text))
+        case ParseFormat.AVRO:
+            return MessageSchema(decoder=AvroDecoder(reader=(source.text,), writers=None))
+        case _:
+            files = _protobuf_files(source.text, source.imports)
+            return MessageSchema(decoder=_protobuf_decoder(files, source.message))
 
 
 def registry_decoder(

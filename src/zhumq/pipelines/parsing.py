@@ -11,9 +11,11 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 from zhumq.pipelines.ddl import parse_ddl
 from zhumq.pipelines.decoded import MessageDecoder
 from zhumq.pipelines.inspect import parse_lines
+from zhumq.pipelines.message_schemas import MessageSchema
 from zhumq.pipelines.routing import MESSAGE, MESSAGE_COLUMNS, REASON
 from zhumq.pipelines.spec import RESERVED_COLUMNS, OnChange, ParseFormat, ParseStep
 from zhumq.pipelines.spec_errors import need_column, spec_errors
+from zhumq.schemas import framing
 
 CHANGE: Final = "_change"  # the fields of a message that the schema does not have, or null
 ADDED: Final = "_added"  # the same with their values, as texts
@@ -26,6 +28,7 @@ MALFORMED: Final = {
 UNKNOWN_LINE: Final = "not a log line of a known format"
 UNKNOWN_TIME: Final = "its time cannot be read"
 NAMES_SHOWN_MAX: Final = 5
+CSV_FIELDS_MAX: Final = 20_480  # maxColumns of Spark's parser
 
 _PARSED: Final = "_parsed"
 _CORRUPT: Final = "_corrupt"
@@ -47,7 +50,7 @@ class _Fields:
     change: Column | None = None
 
 
-def parse(frame: DataFrame, step: ParseStep, decoder: MessageDecoder | None) -> DataFrame:
+def parse(frame: DataFrame, step: ParseStep, schema: MessageSchema) -> DataFrame:
     """The rows with the fields of their messages, and with REASON and CHANGE where they are not as expected.
 
     A field with the name of a column replaces it; the message itself is then in MESSAGE.
@@ -59,7 +62,7 @@ def parse(frame: DataFrame, step: ParseStep, decoder: MessageDecoder | None) -> 
     with spec_errors(step.schema_mark, step.schema or None):
         match step.format:
             case ParseFormat.JSON:
-                found = _json(frame, step)
+                found = _json(frame, step, step.schema or schema.columns)
             case ParseFormat.CSV:
                 found = _csv(frame, step)
             case ParseFormat.LOGFMT:
@@ -67,8 +70,8 @@ def parse(frame: DataFrame, step: ParseStep, decoder: MessageDecoder | None) -> 
             case ParseFormat.DEBEZIUM:
                 found = _debezium(frame, step)
             case ParseFormat.AVRO | ParseFormat.PROTOBUF:
-                assert decoder is not None
-                found = _with_decoder(frame, step, decoder)
+                assert schema.decoder is not None
+                found = _with_decoder(frame, step, schema.decoder)
             case ParseFormat.LOG:
                 return _log(frame)
         return _assembled(frame, step, found)
@@ -109,10 +112,11 @@ def _change(found: _Fields) -> Column:
     return words if found.change is None else F.coalesce(words, found.change)
 
 
-def _json(frame: DataFrame, step: ParseStep) -> _Fields:
+def _json(frame: DataFrame, step: ParseStep, columns: str) -> _Fields:
     options = {**step.options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    text = F.col(f"`{step.column}`").cast("string")
-    parsed = F.from_json(text, f"{step.schema}, {_CORRUPT} STRING", options)
+    message = F.col(f"`{step.column}`").cast("binary")
+    text = (message if step.source is None else without_frame(message)).cast("string")
+    parsed = F.from_json(text, f"{columns}, {_CORRUPT} STRING", options)
     rows = frame.withColumn(_PARSED, parsed)
     names = _names(rows)
     everything = F.from_json(text, _MAP)
@@ -122,6 +126,13 @@ def _json(frame: DataFrame, step: ParseStep) -> _Fields:
         reason=_malformed(step, _is_corrupt()),
         added=F.map_filter(everything, lambda key, _: ~key.isin(*names)),
     )
+
+
+def without_frame(message: Column) -> Column:
+    """JSON behind the id of its schema. Without one, as no JSON begins with a zero, it is as it is."""
+    is_framed = F.substring(message, 1, 1) == F.lit(b"\0")
+    rest = F.substring(message, F.lit(framing.FRAME_BYTES + 1), F.octet_length(message))
+    return F.when(is_framed, rest).otherwise(message)
 
 
 def _debezium(frame: DataFrame, step: ParseStep) -> _Fields:
@@ -151,7 +162,13 @@ def _csv(frame: DataFrame, step: ParseStep) -> _Fields:
     text = F.col(f"`{step.column}`").cast("string")
     # A line of a file often ends with a newline; it is none of the last field.
     line = F.rtrim(text, F.lit("\r\n"))
-    rows = frame.withColumn(_PARSED, F.from_csv(line, f"{step.schema}, {_CORRUPT} STRING", options))
+    # With more fields Spark's parser fails, and with it the run, instead of calling the line corrupt.
+    separator = F.lit(step.options.get("sep", ","))
+    separators = F.length(line) - F.length(F.replace(line, separator, F.lit("")))
+    parsable = F.when(separators < CSV_FIELDS_MAX, line)
+    rows = frame.withColumn(
+        _PARSED, F.from_csv(parsable, f"{step.schema}, {_CORRUPT} STRING", options)
+    )
     # Spark would read the first row of a message and leave out the others.
     without_texts = F.regexp_replace(line, quoted(quote, options["escape"]), "")
     several = without_texts.contains("\n") | without_texts.contains("\r")

@@ -9,8 +9,9 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from zhumq.pipelines.decoded import FRAME, Decoded, framed_id, of_unknown_schema, without_id
+from zhumq.pipelines.decoded import Decoded, of_unknown_schema, without_id
 from zhumq.pipelines.protobuf_columns import JSON_CHARACTERS_MAX, ProtobufColumn, columns_of
+from zhumq.schemas import framing
 from zhumq.schemas.errors import InvalidSchema, NotDecoded
 from zhumq.schemas.protobuf_decoding import JsonWriter, as_text
 from zhumq.schemas.protobuf_types import MemoryBudget, MessageTypes, without_indexes
@@ -43,13 +44,13 @@ class ProtobufDecoder:
         try:
             if self._writers is None:
                 return self._fields(raw, self._reader)
-            schema_id = framed_id(raw)
+            schema_id = framing.schema_id(raw)
             if schema_id is None:
                 return without_id()
             if schema_id not in self._writers:
                 return of_unknown_schema(schema_id)
             writer = self._writers[schema_id]
-            indexes, data = without_indexes(raw[FRAME.size :])
+            indexes, data = without_indexes(framing.unframed(raw))
             name = _types(writer).at(indexes).full_name
             if name != self._message:
                 return Decoded(fields={}, reason=f"it is a {name}, not a {self._message}")

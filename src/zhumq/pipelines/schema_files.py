@@ -1,17 +1,17 @@
-"""Reads where the schema of Avro or Protobuf messages comes from: a file with those that it imports, or a subject."""
+"""Reads where the schema of JSON, Avro or Protobuf messages comes from: a file with those that it imports, or a subject."""
 
 import re
 from pathlib import Path
 from typing import Final
 
 from zhumq.pipelines.document import Field, Fields
-from zhumq.pipelines.message_schemas import file_decoder
+from zhumq.pipelines.message_schemas import check_file_schema
 from zhumq.pipelines.spec import ParseFormat, SchemaSource
 from zhumq.schemas.errors import InvalidSchema
 
 BYTES_MAX: Final = 1_000_000  # of a schema with what it imports
 FILES_MAX: Final = 200
-WITH_SCHEMA_SOURCE: Final = (ParseFormat.AVRO, ParseFormat.PROTOBUF)
+WITH_SCHEMA_SOURCE: Final = (ParseFormat.JSON, ParseFormat.AVRO, ParseFormat.PROTOBUF)
 _IMPORT: Final = re.compile(
     r'(?:^|;)\s*import\s+(?:public\s+|weak\s+)?"([^"\n]+)"\s*;', re.MULTILINE
 )
@@ -50,7 +50,7 @@ def read_schema_source(fields: Fields, format_: ParseFormat, folder: Path) -> Sc
         message=message,
     )
     try:
-        file_decoder(source)
+        check_file_schema(source)
     except InvalidSchema as error:
         what.fail(str(error))
     return source

@@ -20,6 +20,7 @@ from zhumq.model.errors import ZhumqError
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.causes import one_line
 from zhumq.pipelines.failures import offset_words, with_advice
+from zhumq.pipelines.message_schemas import MessageSchema
 from zhumq.pipelines.progress import QueryProgress
 from zhumq.pipelines.read_checkpoint import (
     Behind,
@@ -83,6 +84,7 @@ class SharedRead:
         self._pipeline = replace(pipeline, steps=steps_for(pipeline, sinks.keys()))
         self._viewed = views_that_are_read(self._pipeline)
         self._tables = tables
+        self._schemas: dict[str, MessageSchema] = {}  # of its steps, as they were when it began
         self._source = source
         self._sinks = sinks
         self._brokers = brokers
@@ -222,7 +224,9 @@ class SharedRead:
             for each in self._pipeline.sources
             if each.name == self._source.name or (is_read_whole(each) and each.name in self._viewed)
         }
-        return build_steps(session, self._pipeline, sources, self._brokers, self._tables)
+        return build_steps(
+            session, self._pipeline, sources, self._brokers, self._tables, self._schemas
+        )
 
     def _write_sink(self, sink: Sink, progress: QueryProgress, views: Views, batch: int) -> None:
         rows = prepare(sink, views.rows_of(sink))

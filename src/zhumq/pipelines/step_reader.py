@@ -210,7 +210,9 @@ def _parse(
     if column is not None and kind is ParseFormat.LOG and column.text() != "value":
         column.fail("is not for log lines: they are in the column 'value'")
     _exclude(fields, kind)
-    schema = fields.need("schema") if kind in _WITH_SCHEMA else None
+    has_source = fields.get("schema_file") is not None or fields.get("registry") is not None
+    needs_source = kind in WITH_SCHEMA_SOURCE and kind not in _WITH_SCHEMA
+    schema = fields.need("schema") if kind in _WITH_SCHEMA and not has_source else None
     return ParseStep(
         name=name,
         mark=what.mark,
@@ -220,7 +222,7 @@ def _parse(
         column_mark=(column or what).mark,
         schema=_schema(schema, kind) if schema else "",
         schema_mark=(schema or what).mark,
-        source=read_schema_source(fields, kind, folder) if kind in WITH_SCHEMA_SOURCE else None,
+        source=read_schema_source(fields, kind, folder) if has_source or needs_source else None,
         options=_options(fields.get("options"), kind),
         on_error=OnError(on_error.choice(*OnError)) if on_error else OnError.DEAD_LETTERS,
         on_change=changed,
@@ -238,14 +240,16 @@ _WITH_SCHEMA: Final = (
 def _exclude(fields: Fields, kind: ParseFormat) -> None:
     """Refuse the fields that other formats have."""
     schema = fields.get("schema")
-    if schema is not None and kind in WITH_SCHEMA_SOURCE:
+    if schema is not None and kind in WITH_SCHEMA_SOURCE and kind not in _WITH_SCHEMA:
         schema.fail(f"is not for {kind}: name its schema with schema_file or registry")
     if schema is not None and kind is ParseFormat.LOG:
         schema.fail("is not for log lines: their columns are always the same")
     for name in ("schema_file", "registry"):
         given = fields.get(name)
         if given is not None and kind not in WITH_SCHEMA_SOURCE:
-            given.fail(f"is for format: avro and protobuf, not for {kind}")
+            given.fail(f"is for format: json, avro and protobuf, not for {kind}")
+        if given is not None and schema is not None:
+            given.fail("excludes the field 'schema'")
     message = fields.get("message")
     if message is not None and kind is not ParseFormat.PROTOBUF:
         message.fail(f"is for format: protobuf, not for {kind}")

@@ -18,7 +18,7 @@ from zhumq.pipelines.enrichment import MISSING, enrich, keyed
 from zhumq.pipelines.file_source import read_files
 from zhumq.pipelines.functions import load_function
 from zhumq.pipelines.jdbc_source import read_database
-from zhumq.pipelines.message_schemas import message_decoder
+from zhumq.pipelines.message_schemas import MessageSchema, message_schema
 from zhumq.pipelines.parsing import CHANGE, parse
 from zhumq.pipelines.routing import MESSAGE, REASON, dead_letters, without_failing
 from zhumq.pipelines.rules import BROKEN, STEP, expect, with_reason
@@ -89,6 +89,7 @@ class _Build:
     brokers: Brokers | None
     counters: Counters
     tables: Tables | None  # None: the views of the sources
+    schemas: dict[str, MessageSchema]  # of the steps that have been built before
     frames: dict[str, DataFrame] = field(default_factory=dict)
     bad: list[DataFrame] = field(default_factory=list)
     quarantined: dict[str, list[DataFrame]] = field(default_factory=dict)
@@ -140,11 +141,20 @@ def build_steps(
     sources: Mapping[str, DataFrame],
     brokers: Brokers | None,
     tables: Tables | None = None,
+    schemas: dict[str, MessageSchema] | None = None,
 ) -> Views:
-    """The views of the sources, which are given, and of the steps."""
+    """The views of the sources, which are given, and of the steps.
+
+    With `schemas`, which keeps them, the registry is asked once for each step.
+    """
     counters = Counters(streaming=any(frame.isStreaming for frame in sources.values()))
     build = _Build(
-        session=session, pipeline=pipeline, brokers=brokers, counters=counters, tables=tables
+        session=session,
+        pipeline=pipeline,
+        brokers=brokers,
+        counters=counters,
+        tables=tables,
+        schemas={} if schemas is None else schemas,
     )
     for name, frame in sources.items():
         build.frames[name] = frame
@@ -242,8 +252,7 @@ def _apply(build: _Build, step: Step) -> DataFrame:
 
 
 def _parse(build: _Build, step: ParseStep) -> DataFrame:
-    decoder = message_decoder(step.source, build.brokers) if step.source is not None else None
-    rows = parse(build.frames[step.input], step, decoder)
+    rows = parse(build.frames[step.input], step, _schema_of(build, step))
     broken = {"broken": F.col(REASON).isNotNull()}
     if CHANGE not in rows.columns:
         rows = build.counters.count(rows, step.name, broken)
@@ -267,6 +276,14 @@ def _parse(build: _Build, step: ParseStep) -> DataFrame:
     if step.on_error is OnError.DEAD_LETTERS or step.on_change is OnChange.DEAD_LETTERS:
         return _without_bad(build, rows, step.name)
     return rows.where(F.col(REASON).isNull()).drop(REASON)
+
+
+def _schema_of(build: _Build, step: ParseStep) -> MessageSchema:
+    if step.source is None:
+        return MessageSchema()
+    if step.name not in build.schemas:
+        build.schemas[step.name] = message_schema(step.source, build.brokers)
+    return build.schemas[step.name]
 
 
 def _expect(build: _Build, step: ExpectStep) -> DataFrame:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from zhumq.admin.schemas import ReadableSchema
@@ -15,13 +15,12 @@ from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.causes import explain
 from zhumq.pipelines.ddl import parse_ddl
 from zhumq.pipelines.document import Mark
-from zhumq.pipelines.message_schemas import registry_decoder
-from zhumq.pipelines.parsing import parse
+from zhumq.pipelines.json_columns import json_columns
+from zhumq.pipelines.message_schemas import MessageSchema, registry_decoder
+from zhumq.pipelines.parsing import parse, without_frame
 from zhumq.pipelines.routing import REASON
 from zhumq.pipelines.spec import OnChange, OnError, ParseFormat, ParseStep
-from zhumq.schemas.framing import FRAME_BYTES
 from zhumq.sql.boundary import PartitionSplit
-from zhumq.sql.json_columns import json_columns
 
 RECORD: Final = ("key", "value", "partition", "offset", "timestamp", "headers")
 SHOWN_OF_RECORD: Final = ("key", "partition", "offset", "timestamp", "headers")
@@ -129,8 +128,8 @@ def with_fields(rows: DataFrame, topic: str, versions: Sequence[ReadableSchema])
     kept = {f"{HIDDEN_PREFIX}{name}": F.col(name) for name in (*SHOWN_OF_RECORD, "value")}
     source = rows.withColumns(kept)
     if decoder is None:
-        source = source.withColumn("value", _without_frame(F.col("value")))
-    parsed = parse(source, step, decoder)
+        source = source.withColumn("value", without_frame(F.col("value")))
+    parsed = parse(source, step, MessageSchema(decoder=decoder))
     taken = {name.lower() for name in fields}
     columns = [F.col(f"`{name}`") for name in fields]
     columns += [
@@ -139,9 +138,3 @@ def with_fields(rows: DataFrame, topic: str, versions: Sequence[ReadableSchema])
     # A message without a value is no mistake: it deletes its key.
     reason = F.when(F.col(f"{HIDDEN_PREFIX}value").isNotNull(), F.col(REASON))
     return parsed.select(*columns, reason.alias(ERROR))
-
-
-def _without_frame(value: Column) -> Column:
-    """JSON behind the id of its schema. Without one, as no JSON begins with a zero, it is as it is."""
-    is_framed = F.substring(value, 1, 1) == F.lit(b"\0")
-    return F.when(is_framed, F.expr(f"substring(value, {FRAME_BYTES + 1})")).otherwise(value)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -21,7 +22,6 @@ from spark_support import create_topic, produce
 
 from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.schemas import register_schema
-from zhumq.pipelines.decoded import FRAME
 from zhumq.pipelines.document import SpecInvalid, parse_document
 from zhumq.pipelines.sinks import prepare
 from zhumq.pipelines.spec_reader import parse_pipeline
@@ -32,6 +32,7 @@ from zhumq.testing.broker import RunningBroker, broker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
+FRAME = struct.Struct(">BI")  # as Confluent's serializers write it
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RECORD = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
 

@@ -128,7 +128,9 @@ def test_a_parse_step_has_dead_letters_unless_it_says_otherwise() -> None:
         ("id BIGINT,", "id VARCHAR,", 11, "VARCHAR needs a length"),
         ("format: json", "format: logfmt\n    options: {a: b}", 10, "logfmt has no options"),
         ("format: json", "format: json\n    options: {dateFromat: y}", 10, "did you mean 'dateFormat'?"),
-        ("format: json", "format: json\n    schema_file: a.avsc", 10, "schema_file: is for format: avro"),
+        ("format: json", "format: json\n    schema_file: a.json", 10, "schema_file: excludes the field 'schema'"),
+        ("format: json", "format: json\n    registry: {subject: a}", 10, "registry: excludes the field 'schema'"),
+        ("format: json", "format: logfmt\n    schema_file: a.json", 10, "schema_file: is for format: json, avro and protobuf, not for logfmt"),
         ("format: json", "format: json\n    message: M", 10, "message: is for format: protobuf, not for json"),
         ("format: json", "format: protobuf", 10, "schema: is not for protobuf"),
         ("format: json", "format: log", 14, "on_change: is not for log lines"),
@@ -209,6 +211,29 @@ def test_the_schema_of_a_subject() -> None:
     assert "registry.version: must be a whole number" in refusal(text.replace("2}", "two}"))
     both = AVRO.replace("schema_file", "registry: {subject: a}\n    schema_file")
     assert "excludes the field 'schema_file'" in refusal(both)
+
+
+JSON_SCHEMA = AVRO.replace("format: avro", "format: json").replace("order.avsc", "order.json")
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (None, "cannot read"),
+        ("{", "the schema is not JSON"),
+        ('{"type": "string"}', "the schema names no properties"),
+        ('{"properties": {"id": {}, "ID": {}}}', "two properties differ only in their case: 'id'"),
+    ],
+)
+def test_a_json_schema_that_cannot_be_used_names_its_line(
+    tmp_path: Path, schema: str | None, words: str
+) -> None:
+    if schema is not None:
+        (tmp_path / "order.json").write_text(schema)
+    file = str(tmp_path / "f.yml")
+    error = refusal(JSON_SCHEMA, file)
+    assert error.startswith(f"{file}:7: steps[0].schema_file: "), error
+    assert words in error, error
 
 
 @pytest.mark.parametrize(

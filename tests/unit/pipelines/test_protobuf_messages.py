@@ -3,6 +3,7 @@
 import io
 import json
 import pickle
+import struct
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,11 +15,12 @@ from google.protobuf.message_factory import GetMessageClass
 
 from zhumq.admin.protoc import compile_protobuf
 from zhumq.admin.schemas import ReadableSchema
-from zhumq.pipelines.decoded import FRAME, Decoded, MessageDecoder
+from zhumq.pipelines.decoded import Decoded, MessageDecoder
 from zhumq.pipelines.message_schemas import registry_decoder
 from zhumq.pipelines.protobuf_messages import ProtobufDecoder, ProtobufFiles
 from zhumq.schemas.errors import InvalidSchema
 
+FRAME = struct.Struct(">BI")  # as Confluent's serializers write it
 HEAD = 'syntax = "proto3"; package p; '
 EVERYTHING = """syntax = "proto3"; package p;
 import "google/protobuf/any.proto"; import "google/protobuf/duration.proto"; import "google/protobuf/struct.proto";

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from zhumq.pipelines.json_columns import json_columns
 from zhumq.schemas.errors import InvalidSchema
-from zhumq.sql.json_columns import json_columns
 
 
 def columns(**properties: Any) -> str:
