@@ -369,6 +369,13 @@ def upkeep(
         str | None,
         typer.Option(metavar="TIME", help="Forget deletes of a merge; 30d if left out."),
     ] = None,
+    expire: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN=TIME",
+            help="Remove partitions whose day in this column is longer ago, as date=90d.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be removed, and change nothing.")
     ] = False,
@@ -385,6 +392,7 @@ def upkeep(
         tables,
         older_than=older_than,
         deletes_older_than=deletes_older_than,
+        expire=expire,
         dry_run=dry_run,
         as_json=as_json,
     )

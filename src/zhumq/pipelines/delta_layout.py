@@ -1,5 +1,6 @@
 """What zhumq keeps in a Delta table, and which protocol it has. Needs no Spark."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from zhumq.model.errors import ZhumqError
@@ -19,6 +20,16 @@ OLDER_THAN_MS_MIN: Final = (
 )
 OLDER_THAN_MS_DEFAULT: Final = 7 * 24 * HOUR_MS
 DELETES_OLDER_THAN_MS_DEFAULT: Final = 30 * 24 * HOUR_MS
+EXPIRY_MS_MIN: Final = 24 * HOUR_MS  # partitions are of a day
+EXPIRY_MS_MAX: Final = 100 * 366 * 24 * HOUR_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expiry:
+    """How long the partitions of a table are kept: those whose day is longer ago are removed."""
+
+    column: str  # of dates, or of texts such as 2026-01-31
+    after_ms: int
 
 
 class DeltaFailed(ZhumqError):

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -17,6 +18,7 @@ from zhumq.pipelines.delta_layout import (
     WRITER_VERSION,
     WRITTEN_MS,
     DeltaFailed,
+    Expiry,
 )
 
 ATTEMPTS_MAX: Final = 10  # while a run of the pipeline replaces the same files
@@ -33,10 +35,16 @@ class Upkeep:
     merged: int  # that were replaced by larger ones; not known before it is done
     removed: int  # that only versions of long ago needed, or none
     forgotten: int  # deletes that no late change will find
+    expired: int  # days whose partitions were too old
 
 
 def keep_up(
-    path: str, *, older_than_ms: int, deletes_older_than_ms: int, dry_run: bool = False
+    path: str,
+    *,
+    older_than_ms: int,
+    deletes_older_than_ms: int,
+    expiry: Expiry | None = None,
+    dry_run: bool = False,
 ) -> list[Upkeep]:
     """Keep up a table, and the deletes that a merge keeps in it. Raises DeltaFailed.
 
@@ -49,7 +57,8 @@ def keep_up(
             f"{path} is not on this machine's file system: use `deltalake` in Python, with the options of"
             " your object store"
         )
-    found = [_keep_up_one(path, older_than_ms, dry_run=dry_run)]
+    expired = 0 if expiry is None else _expire(path, expiry, dry_run=dry_run)
+    found = [_keep_up_one(path, older_than_ms, dry_run=dry_run, expired=expired)]
     deletes = f"{path}/{DELETES_FOLDER}"
     if Path(deletes).is_dir():
         before_ms = time.time_ns() // 1_000_000 - deletes_older_than_ms
@@ -60,7 +69,12 @@ def keep_up(
 
 
 def _keep_up_one(
-    path: str, older_than_ms: int, *, dry_run: bool, written_before_ms: int | None = None
+    path: str,
+    older_than_ms: int,
+    *,
+    dry_run: bool,
+    written_before_ms: int | None = None,
+    expired: int = 0,
 ) -> Upkeep:
     forgotten = merged = 0
     hours = -(-older_than_ms // HOUR_MS)
@@ -80,7 +94,52 @@ def _keep_up_one(
         _again(path, lambda table: table.create_checkpoint())
         _again(path, lambda table: table.cleanup_metadata())
     files = _again(path, lambda table: len(table.file_uris()))
-    return Upkeep(table=path, files=files, merged=merged, removed=removed, forgotten=forgotten)
+    return Upkeep(
+        table=path,
+        files=files,
+        merged=merged,
+        removed=removed,
+        forgotten=forgotten,
+        expired=expired,
+    )
+
+
+def _expire(path: str, expiry: Expiry, *, dry_run: bool) -> int:
+    """Take the partitions of days that are too long ago out of the table, and count the days."""
+    kept_since = (datetime.now(tz=UTC) - timedelta(milliseconds=expiry.after_ms)).date()
+
+    def expire(table: Any) -> int:
+        days = {_day(path, expiry.column, each) for each in _values(path, expiry.column, table)}
+        old = [day for day in days if day is not None and day < kept_since]
+        if old and not dry_run:
+            # A condition on a column of partitions alone: whole files go, and none is written again.
+            table.delete(f"\"{expiry.column}\" < '{kept_since.isoformat()}'")
+        return len(old)
+
+    return _again(path, expire)
+
+
+def _values(path: str, column: str, table: Any) -> list[Any]:
+    """The values of a column that the table is partitioned by."""
+    known = list(table.metadata().partition_columns)
+    if column not in known:
+        raise DeltaFailed(
+            f"{path} is not partitioned by {column!r}, so none of its rows expire by it; it is partitioned"
+            f" by {', '.join(known) or 'nothing'}"
+        )
+    return [each[column] for each in table.partitions()]
+
+
+def _day(path: str, column: str, value: Any) -> date | None:
+    """The day of a partition; None for rows without one, which never expire."""
+    if value is None or isinstance(value, date):
+        return value
+    try:
+        return date.fromisoformat(str(value))
+    except ValueError:
+        raise DeltaFailed(
+            f"{path} has a partition {column}={value}: only days, as 2026-01-31, expire"
+        ) from None
 
 
 def _forget(path: str, written_before_ms: int, *, dry_run: bool) -> int:

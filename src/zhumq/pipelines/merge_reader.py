@@ -47,7 +47,7 @@ def read_merge(name: str, fields: Fields, what: Field, source: str) -> MergeSink
         scd_type=int(scd_type.choice("1", "2")) if scd_type else 1,
         partition_by=partition_by,
         partition_mark=(columns or what).mark,
-        upkeep=read_upkeep(fields.get("upkeep"), what.text()),
+        upkeep=read_upkeep(fields.get("upkeep"), what.text(), partition_by),
     )
 
 

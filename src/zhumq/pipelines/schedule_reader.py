@@ -1,14 +1,19 @@
 """Reads the schedules of a pipeline file: of the pipeline, and of the upkeep of its tables."""
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 from zhumq.pipelines.delta_layout import (
     DELETES_OLDER_THAN_MS_DEFAULT,
+    EXPIRY_MS_MAX,
+    EXPIRY_MS_MIN,
     OLDER_THAN_MS_DEFAULT,
     OLDER_THAN_MS_MIN,
+    Expiry,
 )
 from zhumq.pipelines.document import Field, Fields
+from zhumq.pipelines.durations import parse_duration_ms
 from zhumq.pipelines.schedule import MINUTE_MS, Schedule
 from zhumq.pipelines.spec import TableUpkeep, Trigger, TriggerKind
 from zhumq.pipelines.step_reader import duration_ms
@@ -31,14 +36,16 @@ def read_schedule(field: Field | None, trigger: Trigger) -> Schedule | None:
     return _times(fields)
 
 
-def read_upkeep(field: Field | None, path: str) -> TableUpkeep | None:
+def read_upkeep(
+    field: Field | None, path: str, partition_by: Collection[str]
+) -> TableUpkeep | None:
     """When a Delta table is kept up, and what is removed. Raises SpecInvalid."""
     if field is None:
         return None
     if "://" in path.removeprefix("file://"):
         field.fail("is for tables on the file system of the machine that runs the pipeline")
     fields = field.fields()
-    fields.only("every", "at", "older_than", "deletes_older_than")
+    fields.only("every", "at", "older_than", "deletes_older_than", "expire")
     return TableUpkeep(
         mark=field.mark,
         schedule=_times(fields),
@@ -46,7 +53,26 @@ def read_upkeep(field: Field | None, path: str) -> TableUpkeep | None:
         deletes_older_than_ms=_age_ms(
             fields.get("deletes_older_than"), DELETES_OLDER_THAN_MS_DEFAULT
         ),
+        expiry=_expiry(fields.get("expire"), partition_by),
     )
+
+
+def _expiry(field: Field | None, partition_by: Collection[str]) -> Expiry | None:
+    """`{date: 90d}`: a column that the table is partitioned by, and how long its days are kept."""
+    if field is None:
+        return None
+    found = list(field.fields())
+    if len(found) != 1:
+        field.fail("is one column and how long its days are kept, as {date: 90d}")
+    (column, age), *_ = found
+    if column not in partition_by:
+        age.fail(
+            f"the table is not partitioned by {column!r}: rows expire by partitions, see partition_by"
+        )
+    after_ms = parse_duration_ms(age.text())
+    if after_ms is None or not EXPIRY_MS_MIN <= after_ms <= EXPIRY_MS_MAX:
+        age.fail(f"is a time of a day to 100 years, such as 90d, not {age.text()!r}")
+    return Expiry(column=column, after_ms=after_ms)
 
 
 def _times(fields: Fields) -> Schedule:

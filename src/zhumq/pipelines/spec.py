@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from zhumq.pipelines.delta_layout import Expiry
 from zhumq.pipelines.document import Mark
 from zhumq.pipelines.jdbc_spec import JdbcTarget
 from zhumq.pipelines.jdbc_statements import Database
@@ -192,7 +193,7 @@ class OnChange(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaSource:
-    """Where the schema of Avro or Protobuf messages comes from: a file, or a subject of the schema registry."""
+    """Where the schema of messages comes from: a file, or a subject of the schema registry."""
 
     mark: Mark
     format: ParseFormat
@@ -213,7 +214,7 @@ class ParseStep:
     format: ParseFormat
     column: str
     column_mark: Mark
-    schema: str  # in Spark's DDL; empty for Avro, Protobuf and log lines
+    schema: str  # in Spark's DDL; empty with a source, and for log lines
     schema_mark: Mark
     source: SchemaSource | None
     options: Mapping[str, str]  # of from_csv
@@ -340,6 +341,7 @@ class TableUpkeep:
     schedule: Schedule
     older_than_ms: int
     deletes_older_than_ms: int
+    expiry: Expiry | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -326,25 +326,28 @@ def _table_sink(name: str, field: Field, what: Field, source: str, views: list[s
     else:
         options = security_texts(given) if given else {}
         refuse_keys(fields, kind)
+    partition_by = _partition_columns(columns) if columns else ()
     return TableSink(
         name=name,
         mark=field.mark,
         input=source,
         path=table_path(what),
         format=kind,
-        partition_by=_partition_columns(columns) if columns else (),
+        partition_by=partition_by,
         partition_mark=(columns or field).mark,
         batch_sql=(_batch_sql(batch_sql, views), batch_sql.mark) if batch_sql else None,
         options=options,
         jdbc=read_target(fields, what) if kind == "jdbc" else None,
-        upkeep=_upkeep(fields.get("upkeep"), kind, what),
+        upkeep=_upkeep(fields.get("upkeep"), kind, what, partition_by),
     )
 
 
-def _upkeep(field: Field | None, kind: str, what: Field) -> TableUpkeep | None:
+def _upkeep(
+    field: Field | None, kind: str, what: Field, partition_by: tuple[str, ...]
+) -> TableUpkeep | None:
     if field is not None and kind != "delta":
         field.fail(f"is for format: delta and for merge, not for {kind}")
-    return read_upkeep(field, what.text())
+    return read_upkeep(field, what.text(), partition_by)
 
 
 def _partition_columns(field: Field) -> tuple[str, ...]:

@@ -98,11 +98,13 @@ class Upkeeper:
                     table.path,
                     older_than_ms=table.upkeep.older_than_ms,
                     deletes_older_than_ms=table.upkeep.deletes_older_than_ms,
+                    expiry=table.upkeep.expiry,
                 ):
+                    expired = f", {each.expired} days expired" if each.expired else ""
                     self.say(
                         f"{self.pipeline}: kept up {each.table}: {each.files} files now,"
                         f" {each.merged} merged, {each.removed} removed,"
-                        f" {each.forgotten} deletes forgotten"
+                        f" {each.forgotten} deletes forgotten{expired}"
                     )
         except (DeltaFailed, OSError) as error:
             self.say(f"{where} failed, and is tried at its next time: {error}")

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from zhumq.cli.main import run
 from zhumq.pipelines import delta_upkeep
-from zhumq.pipelines.delta_layout import DeltaFailed
+from zhumq.pipelines.delta_layout import DeltaFailed, Expiry
 
 WEEK_MS = 7 * 24 * delta_upkeep.HOUR_MS
 DELETES = "_zhumq/deletes"
@@ -149,3 +150,49 @@ def test_what_cannot_be_kept_up_is_one_line(
     printed = capsys.readouterr().err
     assert error in printed
     assert printed.count("\n") == 1
+
+
+def write_days(path: Path, *days: object, kind: pa.DataType) -> None:
+    for number, day in enumerate(days):
+        rows = pa.table({"day": pa.array([day], kind), "x": pa.array([number], pa.int64())})
+        deltalake.write_deltalake(str(path), rows, mode="append", partition_by=["day"])
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.string()], ids=str)
+def test_partitions_of_days_long_ago_leave_the_table_and_their_files_go_with_their_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: pa.DataType
+) -> None:
+    today = datetime.now(tz=UTC).date()
+    days = [today, today - timedelta(days=30), today - timedelta(days=32), date(1999, 12, 31), None]
+    write_days(tmp_path, *(day if day is None or kind == pa.date32() else str(day) for day in days), kind=kind)  # fmt: skip
+    words = ["pipeline", "upkeep", str(tmp_path), "--json", "--expire", "day=30d"]
+    assert run([*words, "--dry-run"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["expired"] == 2
+    assert values(tmp_path) == [0, 1, 2, 3, 4]
+    assert run(words) == 0
+    assert json.loads(capsys.readouterr().out)[0]["expired"] == 2
+    # Rows without a day stay.
+    assert values(tmp_path) == [0, 1, 4]
+    # Readers of the version before still find their files.
+    assert deltalake.DeltaTable(str(tmp_path), version=4).to_pyarrow_table().num_rows == 5
+    expiry = Expiry(column="day", after_ms=30 * 24 * delta_upkeep.HOUR_MS)
+    (done,) = delta_upkeep.keep_up(
+        str(tmp_path), older_than_ms=0, deletes_older_than_ms=0, expiry=expiry
+    )
+    assert (done.expired, done.files) == (0, 3)
+    assert not list(tmp_path.glob("day=1999*/*.parquet"))
+
+
+def test_what_cannot_expire_is_refused_and_nothing_is_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_days(tmp_path, "1999-12-31", "yesterday", kind=pa.string())
+    for option, words in (
+        ("x=30d", "is not partitioned by 'x', so none of its rows expire by it; it is partitioned by day"),
+        ("day=30d", "has a partition day=yesterday: only days, as 2026-01-31, expire"),
+        ("day=1h", "--expire is COLUMN=TIME"),
+        ("30d", "--expire is COLUMN=TIME"),
+    ):  # fmt: skip
+        assert run(["pipeline", "upkeep", str(tmp_path), "--expire", option]) == 1
+        assert words in capsys.readouterr().err
+    assert values(tmp_path) == [0, 1]
