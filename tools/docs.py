@@ -6,11 +6,15 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import reference
 from reference import table
+
+if TYPE_CHECKING:
+    from zhumq.broker.http import Metric
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCE = REPOSITORY / "src" / "zhumq"
@@ -137,6 +141,17 @@ def metrics() -> str:
             *running.app.metrics(),
             *cluster_metrics(alone, image, SessionState.CONNECTED, ()),
         ]
+    return metric_table(found)
+
+
+def pipeline_metrics() -> str:
+    """The metrics of pipelines."""
+    from zhumq.web.pipeline_metrics import pipeline_metrics
+
+    return metric_table(pipeline_metrics([]))
+
+
+def metric_table(found: "Iterable[Metric]") -> str:
     rows = [
         (
             f"`{each.name}`",
@@ -160,7 +175,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/architecture.md": {"layers": layers, "captions": captions},
     "docs/security.md": {"rights": rights},
     "docs/rest.md": {"requests": rest_requests},
-    "docs/metrics.md": {"metrics": metrics},
+    "docs/metrics.md": {"metrics": metrics, "pipeline metrics": pipeline_metrics},
 }
 # Files of docs/ that are generated as a whole.
 FILES: dict[str, Callable[[], str]] = {

@@ -15,6 +15,7 @@ from zhumq.cluster.store import SessionState
 from zhumq.metadata.image import ClusterImage
 from zhumq.model.ids import BrokerId
 from zhumq.testing.broker import broker
+from zhumq.web.pipeline_metrics import pipeline_metrics
 
 FOLDER = Path(__file__).parents[2] / "packaging" / "monitoring"
 DOCS = Path(__file__).parents[2] / "docs"
@@ -27,7 +28,7 @@ _GROUPED = re.compile(r"\bby \(([^)]*)\)")
 
 @pytest.fixture(scope="module")
 def metrics() -> dict[str, Metric]:
-    """What a broker and a member of a cluster have, by the names of their samples."""
+    """What a broker, a member of a cluster and pipelines have, by the names of their samples."""
     alone = BrokerId(0)
     image = ClusterImage(
         version=0, cluster_id="", controller_id=alone, brokers={}, topics={}, topics_by_id={}
@@ -36,6 +37,7 @@ def metrics() -> dict[str, Metric]:
         found = [
             *running.app.metrics(),
             *cluster_metrics(alone, image, SessionState.CONNECTED, ()),
+            *pipeline_metrics([]),
         ]
     named = {}
     for each in found:
@@ -131,7 +133,8 @@ def test_the_panels_have_their_own_places_and_numbers() -> None:
 def test_the_scrape_settings_name_the_rules_and_the_job_that_they_are_about() -> None:
     loaded = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
     assert [(FOLDER / name).exists() for name in loaded["rule_files"]] == [True]
-    assert [job["job_name"] for job in loaded["scrape_configs"]] == ["zhumq"]
+    jobs = [job["job_name"] for job in loaded["scrape_configs"]]
+    assert jobs == ["zhumq", "zhumq-pipelines"]
 
 
 def test_every_metric_is_documented(metrics: dict[str, Metric]) -> None:

@@ -28,8 +28,10 @@ from zhumq.web.events import EVENTS_PATH
 from zhumq.web.guard import SAFE_METHODS, Guard
 from zhumq.web.login_sessions import LoginSession, LoginSessions
 from zhumq.web.openapi import document
+from zhumq.web.pipeline_metrics import MEDIA_TYPE, pipeline_metrics
 from zhumq.web.problems import RequestRefused
 from zhumq.web.registry.serving import RegistryApi
+from zhumq.web.resources.pipelines import last_runs
 from zhumq.web.routes import ROUTES
 from zhumq.web.visit import COOKIE, CSRF_HEADER, Visit
 from zhumq.web.watching import Watching
@@ -72,6 +74,7 @@ def make_app(config: WebConfig) -> Starlette:
     routes.append(Route(PREFIX + EVENTS_PATH, api.serve_events, methods=["GET"]))
     routes += api.registry.routes()
     routes.append(Route("/healthz", _healthz, methods=["GET"]))
+    routes.append(Route("/metrics", api.serve_metrics, methods=["GET"]))
     routes += console_routes()
     return Starlette(
         routes=routes,
@@ -120,6 +123,20 @@ class _Api:
     async def serve_events(self, request: Request) -> Response:
         try:
             return await self._watching.listen(request, self._caller(request))
+        except Exception as error:
+            return problem_response(error)
+
+    async def serve_metrics(self, request: Request) -> Response:
+        """The metrics of pipelines. Those of a broker are at its own HTTP port."""
+        try:
+            security = self._caller(request)
+
+            def read() -> str:
+                with self._pool.lend(security) as brokers:
+                    found = pipeline_metrics(last_runs(brokers))
+                return "".join(f"{each.render()}\n" for each in found)
+
+            return Response(await self._workers.run(read), media_type=MEDIA_TYPE)
         except Exception as error:
             return problem_response(error)
 

@@ -45,6 +45,32 @@ def test_a_run_that_publishes_is_listed_and_shown(
     assert api.get(f"/pipelines/{topic}").json() == {"run": run, "findings": FINDINGS}
 
 
+def test_the_progress_of_runs_is_there_as_metrics(
+    api: httpx.Client, running: RunningBroker, topic: str
+) -> None:
+    name = f'{topic}"\\'
+    write(running.bootstrap, name, json.dumps(RUN).encode())
+    server = str(api.base_url).partition("/api/")[0]
+    answer = httpx.get(f"{server}/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    labels = f'pipeline="{topic}\\"\\\\"'
+    lines = [each for each in answer.text.splitlines() if labels in each]
+    for line in (
+        f'zhumq_pipeline_state{{{labels},state="done"}} 1',
+        f'zhumq_pipeline_sink_rows_in_total{{{labels},sink="counts"}} 120000',
+        f'zhumq_pipeline_sink_batch_seconds{{{labels},sink="counts"}} 1.8',
+        f'zhumq_pipeline_sink_lag{{{labels},sink="alerts"}} 10',
+        f'zhumq_pipeline_sink_watermark_seconds{{{labels},sink="counts"}} 1767268800',
+        f'zhumq_pipeline_sink_failing{{{labels},sink="counts"}} 0',
+        f'zhumq_pipeline_rule_broken_total{{{labels},sink="counts",rule="good.positive"}} 12',
+        f'zhumq_pipeline_read_rows_total{{{labels},source="logs"}} 60000',
+    ):
+        assert line in lines
+    # A figure that Spark does not report has no sample; its name and its help are there.
+    assert "# TYPE zhumq_pipeline_sink_behind_bytes gauge" in answer.text
+    assert not [each for each in lines if "behind_bytes" in each]
+
+
 def test_a_run_that_cannot_publish_says_so_once_and_goes_on(topic: str) -> None:
     lines: list[str] = []
     with publishing(Brokers(bootstrap="127.0.0.1:1"), topic, lines.append) as publish:

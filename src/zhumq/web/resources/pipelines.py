@@ -144,13 +144,18 @@ def list_pipelines(brokers: Brokers, query: PageQuery) -> Page[PipelineRun]:
 
     A run publishes with `zhumq pipeline run --publish`. The caller needs the right to read the topic `_pipelines`.
     """
+    found = last_runs(brokers)
+    return page_of(found, lambda each: each.pipeline, limit=query.limit, after=query.after)
+
+
+def last_runs(brokers: Brokers) -> list[PipelineRun]:
+    """The last run of each pipeline, by name."""
     now_ms = time.time_ns() // 1_000_000
-    found = [
+    return [
         _run(each, document, now_ms)
         for each in read_runs(brokers.connection)
         if (document := _decoded(each)) is not None
     ]
-    return page_of(found, lambda each: each.pipeline, limit=query.limit, after=query.after)
 
 
 def describe_pipeline(brokers: Brokers, pipeline: AnyName) -> PipelineDetails:
