@@ -7,17 +7,21 @@ from functools import reduce
 from operator import or_
 from typing import Any, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import StructType
 
 from zhumq.model.errors import ZhumqError
+from zhumq.pipelines.archive_columns import FileColumns
 from zhumq.pipelines.folder import Folder
 from zhumq.spark.ranges import OffsetRange
 
 # Readers of tables ignore names that begin with an underscore.
 STATE_FOLDER: Final = "_zhumq"
 STAGING_FOLDER: Final = f"{STATE_FOLDER}/staging"
+COLUMNS_FILE: Final = f"{STATE_FOLDER}/columns.json"
+_WITH_TYPES: Final = ("parquet", "orc")  # formats whose files say what their columns are
 RECORD_COLUMNS: Final = ("topic", "partition", "offset")
 QUERY_NAME_LENGTH: Final = 8
 
@@ -109,6 +113,16 @@ class ArchiveTable:
         document = self._folder.read_document(_state_name(query))
         return document is not None and batch <= QueryState.of(document).last_batch
 
+    def check(self, schema: StructType) -> None:
+        """Raises ArchiveFailed if readers could not read rows of these columns together with the files."""
+        known = self._columns()
+        rows = FileColumns.of_rows(schema, self._partition_by)
+        words = known and known.unlike_words(rows, by_position=self._format == "csv")
+        if words:
+            raise ArchiveFailed(
+                f"{self.path.removeprefix('file:')} {words}, or choose another table"
+            )
+
     def forget_unfinished(self, query: str) -> None:
         """Remove what an unfinished batch has left: for a query that does not run again."""
         if self._folder.exists(_filled_name(query)):
@@ -133,6 +147,8 @@ class ArchiveTable:
         self._write(rows, staging)
         count, _ = self._count(staging, rows.schema, has_records=False)
         self._move_in(staging, query, 0)
+        if count:
+            self._note_columns(rows.schema)
         self._folder.write_document(_filled_name(query), {"query": query, "rows": count})
         self._clear_done(query)
         return count
@@ -163,6 +179,8 @@ class ArchiveTable:
         count, ranges = self._count(staging, rows.schema, has_records=has_records)
         self._check_order(state, ranges)
         self._move_in(staging, query, batch)
+        if count:
+            self._note_columns(rows.schema)
         next_offsets = {topic: dict(ends) for topic, ends in state.next_offsets.items()}
         for (topic, partition), (_, last) in ranges.items():
             next_offsets.setdefault(topic, {})[str(partition)] = last + 1
@@ -217,7 +235,31 @@ class ArchiveTable:
         fresh = joined.where(F.col("_end").isNull() | (F.col("offset") >= F.col("_end")))
         return fresh.drop("_topic", "_partition", "_end")
 
+    def _columns(self) -> FileColumns | None:
+        """The columns of the files; None if there are none, or if they do not say it."""
+        document = self._folder.read_document(COLUMNS_FILE)
+        if document is not None:
+            return FileColumns.of(document)
+        # An earlier version has made the table, or an earlier run has died behind its first files.
+        if self._format not in _WITH_TYPES:
+            return None
+        try:
+            schema = self._spark.read.format(self._format).load(self.path).schema
+        except AnalysisException:
+            return None  # There are no files.
+        # Types of columns in the names of folders are Spark's guesses.
+        own = [each for each in schema.fields if each.name not in self._partition_by]
+        return FileColumns.of_rows(StructType(own), self._partition_by)
+
+    def _note_columns(self, schema: StructType) -> None:
+        """Keep the columns of rows that were written, for those that come later."""
+        known, rows = self._columns(), FileColumns.of_rows(schema, self._partition_by)
+        new = rows if known is None else known.with_new(rows)
+        if new != known or not self._folder.exists(COLUMNS_FILE):
+            self._folder.write_document(COLUMNS_FILE, new.document())
+
     def _write(self, rows: DataFrame, staging: str) -> None:
+        self.check(rows.schema)
         writer = rows.write.format(self._format).options(**self._options).mode("overwrite")
         if self._partition_by:
             writer = writer.partitionBy(*self._partition_by)

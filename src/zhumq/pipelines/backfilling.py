@@ -400,7 +400,7 @@ class Backfilling:
                 for one in each.partitions
             ]
             if way is Way.FILL:
-                return archive_table(sink, context).fill(rows, query=writer, ranges=ranges)
+                return archive_table(sink, context.spark).fill(rows, query=writer, ranges=ranges)
             if way is Way.REPLACE:
                 table = DeltaTable(self.spark, sink.path, partition_by=sink.partition_by)
                 return Replacing(
@@ -428,7 +428,6 @@ class Backfilling:
             spark=self.spark,
             brokers=self.brokers,
             trigger=self.pipeline.trigger,
-            show=lambda _rows, _title, _count: 0,
             explain=FailurePlaces(self.pipeline).explain,
         )
 

@@ -122,12 +122,7 @@ class Folder:
         def write() -> bool:
             path, target = self._path(temporary), self._path(name)
             self._system.mkdirs(path.getParent())
-            stream = self._system.create(path, True)
-            try:
-                stream.write(raw)
-                stream.hsync()
-            finally:
-                stream.close()
+            self._write(path, raw)
             try:
                 if self._context is None:
                     # The rename of a local file system replaces a file; a link does not.
@@ -151,18 +146,22 @@ class Folder:
 
         def write() -> None:
             path = self._path(temporary)
-            stream = self._system.create(path, True)
-            try:
-                stream.write(raw)
-                stream.hsync()
-            finally:
-                stream.close()
+            self._write(path, raw)
             if self._context is not None:
                 self._context.rename(path, self._path(name), self._overwrite)
             elif not self._system.rename(path, self._path(name)):
                 raise FolderFailed(f"cannot replace {self.inside(name)}")
 
         self._do(f"write {name}", write)
+
+    def _write(self, path: Any, raw: bytes) -> None:
+        """Write a file, to the disk."""
+        stream = self._system.create(path, True)
+        try:
+            stream.write(raw)
+            stream.hsync()
+        finally:
+            stream.close()
 
     def _link(self, path: Any, target: Any) -> None:
         place = self._nio.Paths.get

@@ -12,7 +12,7 @@ from zhumq.pipelines.join_plan import check_joins
 from zhumq.pipelines.read_checkpoint import CheckpointUnfit, Members
 from zhumq.pipelines.shapes import Shape, shape_of
 from zhumq.pipelines.sharing import Reads, able_to_share, alone
-from zhumq.pipelines.sinks import all_sinks, prepare
+from zhumq.pipelines.sinks import all_sinks, check_files, prepare
 from zhumq.pipelines.spec import Pipeline, Sink
 from zhumq.pipelines.state_in_plan import kept_state, state_in
 from zhumq.pipelines.views import build_views
@@ -46,6 +46,8 @@ def layout_of(
     sinks = {sink.name: sink for sink in all_sinks(pipeline)}
     check_joins(pipeline, views.frames, pipeline.sinks)
     rows = {name: prepare(sink, views.rows_of(sink)) for name, sink in sinks.items()}
+    for name, sink in sinks.items():
+        check_files(sink, rows[name], spark)
     deciding = _Deciding(
         pipeline=pipeline,
         sinks=sinks,

@@ -66,7 +66,7 @@ def end_query(sink: Sink, writer: str, context: SinkContext) -> None:
                 end_open(options, writer)
         case TableSink():
             if sink.format in FILE_FORMATS:
-                archive_table(sink, context).forget_unfinished(writer)
+                archive_table(sink, context.spark).forget_unfinished(writer)
         case MergeSink() | ConsoleSink() | EmptySink():
             pass
         case _:
@@ -74,7 +74,7 @@ def end_query(sink: Sink, writer: str, context: SinkContext) -> None:
 
 
 def _files(sink: TableSink, rows: DataFrame, context: SinkContext) -> str:
-    if not archive_table(sink, context).states():
+    if not archive_table(sink, context.spark).states():
         return f"gets nothing twice: {sink.path} is empty"
     if sink.batch_sql is not None:
         sample = rows.sparkSession.createDataFrame([], rows.schema)

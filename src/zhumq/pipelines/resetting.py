@@ -247,7 +247,6 @@ class Resetting:
             spark=self.spark,
             brokers=self.brokers,
             trigger=self.pipeline.trigger,
-            show=lambda _rows, _title, _count: 0,
         )
 
 

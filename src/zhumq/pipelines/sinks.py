@@ -18,7 +18,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType, StringType
 
 from zhumq.model.errors import ZhumqError
-from zhumq.pipelines.archive import ArchiveTable
+from zhumq.pipelines.archive import ArchiveFailed, ArchiveTable
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.causes import explain
 from zhumq.pipelines.delta_table import DeltaTable, refusal
@@ -75,7 +75,7 @@ class SinkContext:
     spark: SparkSession
     brokers: Brokers
     trigger: Trigger
-    show: ShowRows
+    show: ShowRows = lambda _rows, _title, _count: 0  # what has no console shows nothing
     explain: Explain = explain
 
 
@@ -192,7 +192,7 @@ def write_once(sink: Sink, rows: DataFrame, context: SinkContext, *, run: str) -
             return _write_topic(sink, rows, context)
         case TableSink():
             if sink.format in FILE_FORMATS:
-                return archive_table(sink, context).add(rows, query=run, batch=0)
+                return archive_table(sink, context.spark).add(rows, query=run, batch=0)
             if sink.format == "delta":
                 return _delta(sink, context).append(rows, query=run, batch=0)
             if sink.format == "iceberg":
@@ -231,7 +231,7 @@ def write_batch(
                     return None
                 return database.append(rows, writer=writer, batch=batch)
             if sink.format in FILE_FORMATS:
-                table = archive_table(sink, context)
+                table = archive_table(sink, context.spark)
                 if table.has(query=writer, batch=batch):
                     return None
                 return table.add(rows, query=writer, batch=batch)
@@ -308,7 +308,9 @@ def _add_batch(
         table = JdbcTable(context.spark, sink.jdbc)
         return table.append(rows, writer=query, batch=number, stateful=stateful)
     if sink.format in FILE_FORMATS:
-        return archive_table(sink, context).add(rows, query=query, batch=number, stateful=stateful)
+        return archive_table(sink, context.spark).add(
+            rows, query=query, batch=number, stateful=stateful
+        )
     if sink.format == "delta":
         return _delta(sink, context).append(rows, query=query, batch=number, stateful=stateful)
     if sink.format == "iceberg":
@@ -350,6 +352,17 @@ def check_target(sink: Sink, rows: DataFrame, context: SinkContext) -> None:
         raise sink.mark.wrong(str(error)) from None
 
 
+def check_files(sink: Sink, rows: DataFrame, spark: SparkSession) -> None:
+    """Find before the run that the rows do not go with the files of a table. Raises SpecInvalid."""
+    if not isinstance(sink, TableSink) or sink.format not in FILE_FORMATS:
+        return
+    sample = spark.createDataFrame([], rows.schema)
+    try:
+        archive_table(sink, spark).check(rows_of_batch(sink, sample).schema)
+    except ArchiveFailed as error:
+        raise sink.mark.wrong(str(error)) from None
+
+
 def _query_of(batch: DataFrame) -> str:
     query = batch.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)
     assert query is not None, "Spark sets the query id of a batch"
@@ -366,10 +379,10 @@ def _merge_table(sink: MergeSink, context: SinkContext) -> MergeTable:
     )
 
 
-def archive_table(sink: TableSink, context: SinkContext) -> ArchiveTable:
+def archive_table(sink: TableSink, spark: SparkSession) -> ArchiveTable:
     """The folder of files that a sink writes to."""
     return ArchiveTable(
-        context.spark,
+        spark,
         sink.path,
         file_format=sink.format,
         partition_by=sink.partition_by,
