@@ -83,6 +83,10 @@ class Checkpoints:
             if "." not in name and not name.startswith(ASIDE_PREFIX)
         ]
 
+    def is_new(self) -> bool:
+        """Whether no run has kept anything here, not even what a reset has set aside."""
+        return not self._folder.names("")
+
     def sinks(self) -> list[str]:
         """Every sink that a checkpoint knows, also those that the file has no more."""
         found = {name for name in self.names() if not name.startswith(FOLDER_PREFIX)}

@@ -42,6 +42,8 @@ _NOT_WRITABLE: Final = re.compile(
     re.IGNORECASE,
 )
 _NO_TOPIC: Final = "there is no topic "
+_DATA_LOST: Final = "Set failOnDataLoss to false"
+_NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _GONE: Final = re.compile(r"FileNotFoundException|PATH_NOT_FOUND|FILE_NOT_EXIST|does not exist")
 
 
@@ -113,7 +115,20 @@ class FailurePlaces:
 
 def with_advice(words: str, pipeline: Pipeline, sink: Sink | None, reading: str | None) -> str:
     """The words with what a stream was reading, and what a person can do: it begins there again."""
-    if _IN_STEP.search(words) is not None:
+    only = "" if sink is None else f" --sink {sink.name}"
+    reset = f"zhumq pipeline reset {pipeline.file}{only}"
+    missing = _NO_MODULE.search(words)
+    if missing is not None:
+        todo = (
+            f"install {missing[1]} for the Python of Spark's workers, or put its module beside the file;"
+            " zhumq itself and its packages are shipped by zhumq pipeline deploy"
+        )
+    elif _DATA_LOST in words and pipeline.is_stream:
+        todo = (
+            "another run would fail in the same way: the source goes on without these records with"
+            f" `options: {{failOnDataLoss: false}}`, or the sink begins elsewhere: {reset}"
+        )
+    elif _IN_STEP.search(words) is not None:
         todo = "correct the step, or keep such rows from it with a rule, and run again"
     elif isinstance(sink, TableSink | MergeSink) and (
         _NOT_WRITABLE.search(words) is not None
@@ -122,11 +137,7 @@ def with_advice(words: str, pipeline: Pipeline, sink: Sink | None, reading: str 
     ):
         todo = f"see that this user can write to {sink.path}, and run again"
     elif _NO_TOPIC in words and pipeline.is_stream:
-        only = "" if sink is None else f" --sink {sink.name}"
-        todo = (
-            "if it was deleted, what was read of it is of no use for a new one: zhumq pipeline reset"
-            f" {pipeline.file}{only}"
-        )
+        todo = f"if it was deleted, what was read of it is of no use for a new one: {reset}"
     else:
         todo = "run again when that is repaired"
     if reading is None:

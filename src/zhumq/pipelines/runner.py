@@ -49,6 +49,7 @@ from zhumq.pipelines.spec import (
     TriggerKind,
 )
 from zhumq.pipelines.spec_errors import function_errors
+from zhumq.pipelines.starts import has_read
 from zhumq.pipelines.status import (
     RunStatus,
     SinkProgress,
@@ -314,6 +315,18 @@ class _Run:
         if is_connect(self._options.master):
             return ServerCheckpoints(self._checkpoints), lambda: reads_alone(self._pipeline)
         checkpoints = Checkpoints(self._spark, self._checkpoints)
+        name = self._pipeline.name
+        if (
+            checkpoints.is_new()
+            and reads_topics(self._pipeline)
+            and has_read(self._pipeline, self._brokers)
+        ):
+            self._display.say(
+                f"warning: {name}: there is no checkpoint in {checkpoints.shown('')}, and the group {name}"
+                " has read messages: it begins where the file says, so sinks may get rows again or lack some."
+                " If it ran from another folder or machine, stop it and give the --state-dir or"
+                " --checkpoints of then"
+            )
 
         def reads() -> Reads:
             layout = layout_of(self._spark, self._pipeline, self._brokers, checkpoints)

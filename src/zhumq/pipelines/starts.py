@@ -6,15 +6,17 @@ from dataclasses import replace
 from typing import Final
 
 from zhumq.admin.offsets import Position
+from zhumq.model.errors import ZhumqError
 from zhumq.model.ids import TopicPartition
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.checkpoints import Start
 from zhumq.pipelines.spec import Pipeline, TopicSource
-from zhumq.spark.cluster_client import EARLIEST
+from zhumq.spark.cluster_client import EARLIEST, ClusterClient
 from zhumq.spark.options import ReadOptions, read_options
 from zhumq.spark.planner import connect, find_partitions, resolve_bound, topic_ids_of
 from zhumq.spark.ranges import Offsets, TopicIds, from_json, to_json
 
+GROUP_SECONDS_MAX: Final = 5.0  # that a start waits for the offsets of a group
 _BEGINNINGS: Final = frozenset(
     {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}
 )
@@ -80,6 +82,25 @@ def partitions_of(source: TopicSource, brokers: Brokers) -> list[TopicPartition]
     options = _read_options(source, brokers, {})
     with connect(options) as client:
         return find_partitions(client, options)
+
+
+def has_read(pipeline: Pipeline, brokers: Brokers) -> bool:
+    """Whether the group of a pipeline has committed progress in a topic that it reads, as far as the brokers say."""
+    sources = [each for each in pipeline.sources if isinstance(each, TopicSource)]
+    try:
+        topics = {
+            place.topic
+            for each in sources
+            if "path" not in each.options
+            for place in partitions_of(each, brokers)
+        }
+        with ClusterClient(
+            brokers.bootstrap, retry_seconds_max=GROUP_SECONDS_MAX, security=brokers.security()
+        ) as client:
+            found = client.committed_offsets(pipeline.name)
+    except ZhumqError:
+        return False  # This user may not look at groups. The queries say what else is wrong.
+    return any(offset and place.topic in topics for place, offset in found.items())
 
 
 def start_of(offsets: Mapping[str, Offsets]) -> Start:

@@ -242,6 +242,10 @@ class StreamRun:
                 break
             self.stop.asked.wait(POLL_SECONDS)
         self._update()
+        # A stop may come with the first batch behind a failure.
+        for feed in self._feeds:
+            if not feed.is_over and feed.due_at is None and feed.query.exception() is None:
+                _forget_if_recovered(feed)
 
     def _try_again(self, feed: _Feed) -> None:
         """Start a query again that has failed, when its time has come."""
@@ -249,9 +253,7 @@ class StreamRun:
             return
         now = time.monotonic()
         if feed.query.isActive:
-            progressed = next(iter(feed.sinks.values())).sink.batches
-            if feed.error is not None and progressed > feed.batches:
-                feed.error, feed.tries = None, 0
+            _forget_if_recovered(feed)
             return
         if feed.due_at is not None:
             if now >= feed.due_at:
@@ -349,6 +351,12 @@ class StreamRun:
         ]
         if words:
             raise PipelineFailed("; ".join(words))
+
+
+def _forget_if_recovered(feed: _Feed) -> None:
+    """A batch that is finished behind a failure ends it."""
+    if feed.error is not None and next(iter(feed.sinks.values())).sink.batches > feed.batches:
+        feed.error, feed.tries = None, 0
 
 
 def _is_catching_up(feed: _Feed) -> bool:

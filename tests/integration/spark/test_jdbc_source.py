@@ -311,3 +311,56 @@ def test_a_preview_a_reset_and_a_table_that_is_read_whole(
     resetting.carry_out(plan)
     pipelines.run(file)
     assert seen(pipelines) == [1, 2]
+
+
+@pytest.mark.long
+def test_a_stream_outlives_a_database_that_dies_and_returns(
+    pipelines: Pipelines, server: PostgresServer
+) -> None:
+    server.query("CREATE TABLE dies (id BIGSERIAL PRIMARY KEY); CREATE TABLE copied (id BIGINT)")
+    server.query("INSERT INTO dies DEFAULT VALUES")
+    login = f"{{url: '{server.url}', user: shop, password: '${{env:{PASSWORD_VARIABLE}}}'}}"
+    file = pipelines.write(
+        "dies.yml",
+        f"name: dies\ntrigger: 200ms\nsources:\n  rows: {{jdbc: dies, grows: id, options: {login}}}\n"
+        f"sinks:\n  copied: {{from: rows, table: copied, format: jdbc, options: {login}}}\n",
+    )
+    stop, failures = StopRequest(), []
+
+    def run() -> None:
+        try:
+            pipelines.run(file, stop=stop, tries=30)
+        except Exception as error:
+            failures.append(error)
+
+    def copied() -> list[str]:
+        return [row[0] for row in server.query("SELECT id FROM copied ORDER BY id")]
+
+    def waits() -> bool:
+        return any("sink copied failed" in each for each in pipelines.display.lines)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        for number in range(2, 4):
+            wait_until(
+                lambda number=number: len(copied()) == number - 1,  # type: ignore[misc]
+                "the rows are copied",
+                seconds=SECONDS_MAX,
+            )
+            pipelines.display.lines.clear()
+            server.stop()
+            wait_until(waits, "the sink fails", seconds=SECONDS_MAX)
+            server.start()
+            server.query("INSERT INTO dies DEFAULT VALUES")
+        wait_until(lambda: len(copied()) >= 3, "it goes on", seconds=SECONDS_MAX)
+        assert thread.is_alive()
+    finally:
+        stop.ask()
+        thread.join(SECONDS_MAX)
+    assert failures == []
+    rows = [row[0] for row in server.query("SELECT id FROM dies ORDER BY id")]
+    assert copied() == rows
+    printed = " ".join(pipelines.display.lines)
+    assert "sink copied failed" in printed
+    assert PASSWORD not in printed

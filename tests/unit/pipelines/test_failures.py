@@ -156,6 +156,16 @@ def test_what_to_do_depends_on_where_it_was(places: FailurePlaces) -> None:
     assert with_advice(missing, pipeline, large, None).endswith(
         f"zhumq pipeline reset {pipeline.file} --sink large"
     )
+    lost = (
+        "orders-0 begins at 5; records may have been missed. Set failOnDataLoss to false to go on"
+    )
+    assert with_advice(lost, pipeline, large, None).endswith(
+        f"or the sink begins elsewhere: zhumq pipeline reset {pipeline.file} --sink large"
+    )
+    module = "ModuleNotFoundError: No module named 'shop_steps'"
+    assert "; install shop_steps for the Python of Spark's workers, or put" in with_advice(
+        module, pipeline, large, None
+    )
     full = "IOException: No space left on device"
     assert "see that this user can write to tables/orders" in with_advice(
         full, pipeline, table, None
