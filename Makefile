@@ -22,7 +22,7 @@ SOURCES := $(wildcard src tests examples tools simulation chaos benchmarks confo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test thorough long check static kcat chromium jdbc conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench filters lookup schemas pending-delays scale spark-chaos spark-sink-chaos spark-sinks spark-volume shop-day supply-chain package package-test docs site patterns recording console-speed clean
+.PHONY: help run test thorough long check static kcat chromium jdbc conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench filters lookup schemas pending-delays scale spark-chaos spark-sink-chaos spark-sinks spark-volume archive-volume shop-day supply-chain package package-test docs site patterns recording console-speed clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \
@@ -155,6 +155,9 @@ spark-sinks: $(READY)  ## rows a second and the duration of a micro-batch, of th
 
 spark-volume: $(READY)  ## ten million messages through Spark, and the memory that takes
 	$(BIN)/python -m benchmarks.spark_volume
+
+archive-volume: $(READY)  ## a hundred million messages into Parquet and Delta tables with an upkeep beside it: memory and files (MESSAGES=100000000)
+	$(BIN)/python -m benchmarks.archive_volume $(if $(filter command environment,$(firstword $(origin MESSAGES))),--messages $(MESSAGES))
 
 supply-chain: $(READY)  ## a bill of materials in build/sbom.json, and known vulnerabilities of the pinned versions
 	tools/supply_chain
