@@ -50,7 +50,7 @@ from zhumq.pipelines.checkpoints import Checkpoints
 from zhumq.pipelines.delta_replacing import Replacing
 from zhumq.pipelines.delta_table import DeltaTable
 from zhumq.pipelines.failures import FailurePlaces, with_advice
-from zhumq.pipelines.functions import make_importable
+from zhumq.pipelines.functions import code_of, make_importable
 from zhumq.pipelines.repeats import end_query
 from zhumq.pipelines.shapes import fingerprint, shape_of
 from zhumq.pipelines.sharing import sources_for, steps_for
@@ -443,7 +443,9 @@ def _shape(pipeline: Pipeline, sink: Sink) -> dict[str, Any]:
         for each in sources_for(pipeline, sink.name)
         if isinstance(each, TopicSource)
     }
-    return shape_of(pipeline, sink, ()).document() | {"sources": fingerprint(options)}
+    return shape_of(pipeline, sink, (), code_of(pipeline)).document() | {
+        "sources": fingerprint(options)
+    }
 
 
 def _check(ranges: Sequence[SourceRange], *, allow_missing: bool) -> list[str]:

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.observation import Observation
 
-from zhumq.pipelines.progress import METRICS_PREFIX
+from zhumq.pipelines.progress import METRICS_PREFIX, NOTE
 
 # Spark reports the counts of a finished batch a moment later; not at all if it needed no rows of the step.
 WAIT_SECONDS_MAX: Final = 10.0
@@ -21,10 +21,19 @@ class Counters:
     def __init__(self, *, streaming: bool) -> None:
         self._streaming = streaming
         self._observations: dict[str, Observation] = {}
+        self.changes: dict[str, str] = {}  # what a batch run has found, by steps
 
-    def count(self, rows: DataFrame, step: str, conditions: Mapping[str, Column]) -> DataFrame:
-        """The same rows, of which those are counted that fulfil each condition."""
+    def count(
+        self,
+        rows: DataFrame,
+        step: str,
+        conditions: Mapping[str, Column],
+        note: Column | None = None,
+    ) -> DataFrame:
+        """The same rows, of which those are counted that fulfil each condition; and one text of them."""
         counts = [F.count_if(condition).alias(name) for name, condition in conditions.items()]
+        if note is not None:
+            counts.append(F.max(note).alias(NOTE))
         if self._streaming:
             # Spark reports it with each batch of each query that contains the step.
             return rows.observe(METRICS_PREFIX + step, *counts)
@@ -40,7 +49,11 @@ class Counters:
             if f"CollectMetrics {METRICS_PREFIX}{step}," in plan:
                 del self._observations[step]
                 if _finished(observation):
-                    found |= {f"{step}.{name}": int(n) for name, n in observation.get.items()}
+                    values = dict(observation.get)
+                    words = values.pop(NOTE, None)
+                    if words:
+                        self.changes[step] = words
+                    found |= {f"{step}.{name}": int(n) for name, n in values.items()}
         return found
 
 

@@ -1,5 +1,6 @@
 """Functions of users that a pipeline file names: finds them here, and sends their modules to the workers."""
 
+import hashlib
 import importlib
 import os
 import sys
@@ -56,6 +57,17 @@ def _let_driver_workers_import(spark: SparkSession, folder: str) -> None:
     known = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
     if folder not in known:
         environment["PYTHONPATH"] = os.pathsep.join([*known, folder])
+
+
+def code_of(pipeline: Pipeline) -> dict[str, str]:
+    """Digests of the modules beside the file, by the steps whose functions are in them."""
+    digests = {
+        path.stem: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in modules_beside(pipeline)
+    }
+    steps = (each for each in pipeline.steps if isinstance(each, PythonStep))
+    named = ((each.name, each.function.partition(":")[0].partition(".")[0]) for each in steps)
+    return {name: digests[module] for name, module in named if module in digests}
 
 
 def modules_beside(pipeline: Pipeline) -> list[Path]:

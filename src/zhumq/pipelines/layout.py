@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from zhumq.pipelines.brokers import Brokers
 from zhumq.pipelines.checkpoints import Checkpoints, Start
+from zhumq.pipelines.functions import code_of
 from zhumq.pipelines.join_plan import check_joins
 from zhumq.pipelines.read_checkpoint import CheckpointUnfit, Members
 from zhumq.pipelines.shapes import Shape, shape_of
@@ -90,8 +91,9 @@ class _Deciding:
             if together:
                 shared[source] = together
         self._refuse_reads_without_source()
+        code = code_of(self.pipeline)
         shapes = {
-            name: shape_of(self.pipeline, sink, kept_state(self.rows[name]))
+            name: shape_of(self.pipeline, sink, kept_state(self.rows[name]), code)
             for name, sink in self.sinks.items()
         }
         shapes |= self._states_of_unknown_meaning(shapes)

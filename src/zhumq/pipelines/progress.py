@@ -7,6 +7,7 @@ from typing import Any, Final
 from zhumq.pipelines.status import SinkProgress
 from zhumq.spark.ranges import TOPIC_ID_KEY, is_of_topics
 
+NOTE: Final = "_note"  # of an observation: a text beside its counts. No rule has such a name
 METRICS_PREFIX: Final = "zhumq."  # of the names of our metrics, beside those of a user's functions
 
 
@@ -53,6 +54,10 @@ class QueryProgress:
         for name, count in counts.items():
             self.sink.counts[name] = self.sink.counts.get(name, 0) + count
 
+    def add_changes(self, changes: Mapping[str, str]) -> None:
+        """Keep what is new in the messages of steps, in words."""
+        self.sink.changes.update(changes)
+
     def _note_source(self, report: Any) -> None:
         lags = partition_lags(report)
         if lags:
@@ -74,6 +79,7 @@ class QueryProgress:
         sink.batch_ms = None if duration is None else int(duration)
         sink.rate = int(rows * 1000 / sink.batch_ms) if sink.batch_ms else None
         self.add_counts(counts_of(report))
+        self.add_changes(changes_of(report))
         written = int(dict(report["sink"]).get("numOutputRows", -1))
         if written >= 0:
             self.count(written)
@@ -82,10 +88,23 @@ class QueryProgress:
 def counts_of(report: Any) -> dict[str, int]:
     """The counts of one batch of a streaming query, as `step.name`."""
     return {
-        f"{name.removeprefix(METRICS_PREFIX)}.{each}": int(count or 0)
+        f"{step}.{each}": int(count or 0)
+        for step, row in _observed(report).items()
+        for each, count in row.items()
+        if each != NOTE
+    }
+
+
+def changes_of(report: Any) -> dict[str, str]:
+    """What one batch of a streaming query has found to be new in the messages of steps, in words."""
+    return {step: row[NOTE] for step, row in _observed(report).items() if row.get(NOTE)}
+
+
+def _observed(report: Any) -> dict[str, Mapping[str, Any]]:
+    return {
+        name.removeprefix(METRICS_PREFIX): _counted(row)
         for name, row in dict(report["observedMetrics"]).items()
         if name.startswith(METRICS_PREFIX)
-        for each, count in _counted(row).items()
     }
 
 

@@ -59,7 +59,7 @@ from zhumq.pipelines.status import (
     timestamp,
 )
 from zhumq.pipelines.stopping import PipelineFailed, StopRequest
-from zhumq.pipelines.streaming import StreamCheckpoints, StreamRun
+from zhumq.pipelines.streaming import StreamCheckpoints, StreamRun, change_lines
 from zhumq.pipelines.topics import check_broker, make_topics, reads_topics, retention_ms_of
 from zhumq.pipelines.upkeeping import Upkeeper
 from zhumq.pipelines.views import Views, build_views
@@ -359,6 +359,9 @@ class _Run:
                 words = with_advice(self._context.explain(error), self._pipeline, sink, None)
                 raise PipelineFailed(f"sink {sink.name}: {words}") from error
             progress.add_counts(views.counters.take(rows))
+            progress.add_changes(views.counters.changes)
+            for line in change_lines(self._pipeline, progress.sink):
+                self._display.say(line)
             progress.sink.batches = 1
             progress.sink.batch_ms = int((time.monotonic() - began) * 1000)
             self.report()

@@ -21,10 +21,16 @@ class Shape:
     state: tuple[str, ...] | None
     steps: Mapping[str, str]  # fingerprints of the steps that its rows come through
     sink: str  # fingerprint
+    code: Mapping[str, str]  # digests of the modules beside the file, by their steps
 
     def document(self) -> dict[str, Any]:
         state = None if self.state is None else list(self.state)
-        return {"state": state, "steps": dict(self.steps), "sink": self.sink}
+        return {
+            "state": state,
+            "steps": dict(self.steps),
+            "sink": self.sink,
+            "code": dict(self.code),
+        }
 
     @staticmethod
     def of(document: Mapping[str, Any]) -> "Shape":
@@ -33,6 +39,7 @@ class Shape:
             state=None if state is None else tuple(state),
             steps=document["steps"],
             sink=document["sink"],
+            code=document.get("code", {}),
         )
 
     def changed_steps(self, before: "Shape") -> list[str]:
@@ -40,14 +47,21 @@ class Shape:
         names = dict.fromkeys([*self.steps, *before.steps])
         return [name for name in names if self.steps.get(name) != before.steps.get(name)]
 
+    def changed_code(self, before: "Shape") -> list[str]:
+        """The steps in Python whose module is another than before."""
+        return [name for name, code in self.code.items() if before.code.get(name, code) != code]
 
-def shape_of(pipeline: Pipeline, sink: Sink, state: tuple[str, ...]) -> Shape:
-    """A sink of a file as it is now."""
+
+def shape_of(
+    pipeline: Pipeline, sink: Sink, state: tuple[str, ...], code: Mapping[str, str]
+) -> Shape:
+    """A sink of a file as it is now; `code` has the digests of its modules, by their steps."""
     steps = steps_for(pipeline, {sink.name})
     return Shape(
         state=state,
         steps={each.name: fingerprint(each) for each in steps},
         sink=fingerprint(sink),
+        code={each.name: code[each.name] for each in steps if each.name in code},
     )
 
 

@@ -235,6 +235,7 @@ class SharedRead:
         if written is not None:
             progress.count(written)
             progress.add_counts(views.counters.take(rows))
+            progress.add_changes(views.counters.changes)
 
     def _start_of(self, number: int, rows: DataFrame) -> OffsetsDocument:
         """Where a batch begins. Of the first one Spark keeps no note: its first rows tell."""

@@ -21,6 +21,11 @@ JOIN: Final = "Join"
 _AGGREGATE: Final = "Aggregate"
 _DEDUPLICATE: Final = ("Deduplicate", "DeduplicateWithinWatermark")
 _DISTINCT: Final = "Distinct"
+# Steps in Python with a state: the keys that it is for, and for one of them the columns of the state.
+_PYTHON: Final = {
+    "TransformWithStateInPySpark": "leftAttributes",
+    "FlatMapGroupsInPandasWithState": "groupingAttributes",
+}
 _LIMIT: Final = "GlobalLimit"  # it keeps how many rows there were
 FIELDS_MAX: Final = 10_000  # of a part of a plan, in its text
 _ID: Final = re.compile(r"#\d+L?(?:-T\d+ms)?")  # of a column; another one in each session
@@ -81,6 +86,11 @@ def _part_of_state(node: Any) -> str | None:
     if name == JOIN:
         text = _ID.sub("", str(node.simpleString(FIELDS_MAX)))
         return f"{text} {_texts(_each(node.output()))}"
+    if name in _PYTHON:
+        keys = _texts(_each(getattr(node, _PYTHON[name])()))
+        if name == "FlatMapGroupsInPandasWithState":
+            return f"{name} by {keys} of {node.stateType().simpleString()}"
+        return f"{name} by {keys}"  # What it keeps is known to its code.
     if name == _DISTINCT:
         return f"{name} {_texts(_each(node.output()))}"
     return name if name == _LIMIT else None

@@ -64,6 +64,8 @@ class SinkProgress:
     error: str | None = None  # of a sink that fails, and will be tried again or was given up
     # Of each rule, as `step.rule`: how many rows broke it.
     counts: dict[str, int] = field(default_factory=dict)
+    # Of each parse step, what the newest messages have that its schema has not.
+    changes: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)

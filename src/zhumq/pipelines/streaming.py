@@ -32,6 +32,7 @@ from zhumq.pipelines.stopping import POLL_SECONDS, PipelineFailed, StopRequest
 from zhumq.pipelines.views import Views, build_views
 from zhumq.spark.ranges import Offsets
 
+CHANGES_MAX: Final = 100  # of messages, that one run prints
 STOP_SECONDS_MAX: Final = 120.0  # how long a batch may take to finish after a stop request
 # How often a sink is tried that fails, before it is given up for this run.
 TRIES_MAX: Final = {TriggerKind.AVAILABLE_NOW: 3, TriggerKind.INTERVAL: 10}
@@ -97,6 +98,7 @@ class StreamRun:
     _starts: Mapping[str, Start] = field(default_factory=dict)  # of sinks after a reset
     _tables: RefreshedTables | None = None  # None without a step that enriches
     _reported: Mapping[str, TableProgress] = field(default_factory=dict)
+    _logged: set[str] = field(default_factory=set)  # changes of messages
 
     def carry_out(self) -> None:
         """Run to the end, or until it is stopped. Raises PipelineFailed for sinks that have failed."""
@@ -304,6 +306,7 @@ class StreamRun:
                 changed |= progress.update(last, partial(_recent, feed.query), behind=behind)
                 if feed.shared is not None:
                     progress.sink.bytes_behind = feed.shared.size_of(progress.sink.lag)
+                self._log_changes(progress.sink)
                 error = errors.get(name, feed.error)
                 if progress.sink.error != error:
                     progress.sink.error = error
@@ -313,6 +316,13 @@ class StreamRun:
         self._reported = tables
         if changed:
             self.report()
+
+    def _log_changes(self, sink: SinkProgress) -> None:
+        """Each change of messages once, whichever sinks have them."""
+        for line in change_lines(self.pipeline, sink):
+            if line not in self._logged and len(self._logged) < CHANGES_MAX:
+                self._logged.add(line)
+                self.say(line)
 
     def _finish(self) -> None:
         """Stop each query between two batches, or at the deadline."""
@@ -351,6 +361,14 @@ class StreamRun:
         ]
         if words:
             raise PipelineFailed("; ".join(words))
+
+
+def change_lines(pipeline: Pipeline, sink: SinkProgress) -> list[str]:
+    """What is new in the messages of steps, as lines for people."""
+    return [
+        f"{pipeline.name}: messages of the step {step} have changed: {words}"
+        for step, words in sink.changes.items()
+    ]
 
 
 def _forget_if_recovered(feed: _Feed) -> None:

@@ -103,6 +103,12 @@ class Upgrading:
             parts.append(
                 f"applies {', '.join(steps)} as changed to what it reads from now on, and its rows stay"
             )
+        code = shape.changed_code(before)
+        if code:
+            parts.append(
+                f"has other code in {', '.join(code)}: of a state that it keeps, Spark checks the types of"
+                " columns, and not what they mean"
+            )
         if shape.sink != before.sink:
             parts.append("is written as changed from now on, and its rows stay where they are")
         return parts

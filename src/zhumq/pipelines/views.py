@@ -259,7 +259,8 @@ def _parse(build: _Build, step: ParseStep) -> DataFrame:
         change = F.lit(None).cast("string")
     else:
         change = F.col(CHANGE)
-        rows = build.counters.count(rows, step.name, {**broken, "changed": change.isNotNull()})
+        counted = {**broken, "changed": change.isNotNull()}
+        rows = build.counters.count(rows, step.name, counted, note=change)
     nothing = F.lit(None).cast("string")
     failing = F.coalesce(
         F.col(REASON) if step.on_error is OnError.FAIL else nothing,

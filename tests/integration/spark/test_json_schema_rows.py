@@ -79,6 +79,8 @@ def test_messages_of_a_schema_file_become_columns(spark: SparkSession, tmp_path:
     views = built(spark, pipeline, None, good, bad, None)
     (row,) = views.frames["parsed"].collect()
     assert (row["id"], row["tags"], row["_added"]) == (7, ["a"], {"note": "new"})
+    assert views.counters.take(views.frames["parsed"]) == {"parsed.broken": 2, "parsed.changed": 1}
+    assert views.counters.changes == {"parsed": "fields that the schema does not have: note"}
     assert sorted(bad_values(views), key=repr) == [None, bad]
 
 

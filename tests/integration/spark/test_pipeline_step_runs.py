@@ -349,6 +349,8 @@ def test_a_stream_parses_deduplicates_and_quarantines(
     assert status.counts == {
         "good.positive": 1, "good.small": 1, "parsed.broken": 2, "parsed.changed": 3,
     }  # fmt: skip
+    (line,) = (each for each in pipelines.display.lines if "have changed" in each)
+    assert line.startswith("orders: messages of the step parsed have changed: the schema 4711 was")
     good = Counter((each.value() or b"").decode() for each in read_topic(running.bootstrap, "good"))
     assert good == {
         '{"id":1,"amount":5}': 1,

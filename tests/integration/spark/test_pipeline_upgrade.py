@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ pytest.importorskip("pyarrow")
 
 from pipeline_support import Pipelines, read_topic
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StatefulProcessor
 from spark_support import create_topic, produce
 
 from zhumq.pipelines.brokers import Brokers
@@ -113,6 +115,55 @@ def test_a_changed_state_is_refused_and_a_change_of_what_is_around_it_goes_on(
         outcome, words = upgrade(pipelines, text)["counts"]
         assert outcome is Outcome.GOES_ON
     assert "Spark checks it" in words
+
+
+PYTHON = """\
+name: python
+sources:
+  records: {topic: python, from: earliest}
+steps:
+  - {name: keyed, sql: "SELECT CAST(value AS STRING) AS value, 'k' AS other FROM records"}
+  - {name: counts, python: "upgraded_steps:counted", inputs: [keyed], arguments: {by: value}}
+sinks:
+  counts: {from: counts, topic: python-counts, mode: update}
+"""
+STEPS = """\
+import pandas
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+def counted(rows, by):
+    def count(key, groups, state):
+        before = state.get[0] if state.exists else 0
+        state.update((before + sum(len(each) for each in groups),))
+        yield pandas.DataFrame({"value": [f"{key[0]} {state.get[0]}"]})
+
+    return rows.groupBy(by).applyInPandasWithState(
+        count, "value STRING", "n BIGINT", "Update", GroupStateTimeout.NoTimeout
+    )
+"""
+
+
+@pytest.mark.thorough
+def test_a_python_step_with_a_state_goes_on_with_other_code_and_not_with_another_key(
+    pipelines: Pipelines,
+) -> None:
+    create_topic(pipelines.bootstrap, "python")
+    produce(pipelines.bootstrap, "python", [b"a"])
+    pipelines.write("upgraded_steps.py", STEPS)
+    pipelines.run(pipelines.write("changing.yml", PYTHON))
+    assert sent_to(pipelines, "python-counts") == [b"a 1"]
+    outcome, words = upgrade(pipelines, PYTHON)["counts"]
+    assert outcome is Outcome.GOES_ON
+    assert "other code" not in words
+    pipelines.write("upgraded_steps.py", STEPS + "\n# corrected\n")
+    outcome, words = upgrade(pipelines, PYTHON)["counts"]
+    assert outcome is Outcome.GOES_ON
+    assert "; has other code in counts: of a state that it keeps, Spark checks the types" in words
+    # Both keys are texts: Spark itself would count on.
+    outcome, words = upgrade(pipelines, PYTHON.replace("by: value", "by: other"))["counts"]
+    assert outcome is Outcome.NEEDS_RESET
+    assert "made of FlatMapGroupsInPandasWithState by [value string] of struct<n:bigint>" in words
+    assert "now would be of FlatMapGroupsInPandasWithState by [other string]" in words
 
 
 PAIR = """\
@@ -240,3 +291,30 @@ def test_what_a_state_is_made_of(spark: SparkSession) -> None:
     both = ["timestamp", "value"]
     assert once(both, "value") == once([*both, "value + 1 AS more"], "value")
     assert once(both, "value") != once(both, "value", "timestamp")
+
+
+class Nothing(StatefulProcessor):
+    """It is planned, and not run."""
+
+    def init(self, handle: Any) -> None: ...
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+        yield from ()
+
+    def close(self) -> None: ...
+
+
+def test_the_keys_of_a_processor_are_part_of_its_state(spark: SparkSession) -> None:
+    rows = spark.readStream.format("rate").load().selectExpr("value AS a", "value AS b")
+
+    def state(*keys: str) -> tuple[str, ...]:
+        found = rows.groupBy(*keys).transformWithState(
+            statefulProcessor=Nothing(),
+            outputStructType="a BIGINT",
+            outputMode="Append",
+            timeMode="None",
+        )
+        return kept_state(found)
+
+    assert state("a") == ("TransformWithStateInPySpark by [a bigint]",)
+    assert state("b") != state("a") != state("a", "b")

@@ -33,10 +33,10 @@ def status(state: State) -> RunStatus:
 class Counted:
     """A row of Spark's with counts."""
 
-    def __init__(self, **counts: int) -> None:
+    def __init__(self, **counts: Any) -> None:
         self._counts = counts
 
-    def asDict(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def asDict(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return self._counts
 
 
@@ -122,6 +122,16 @@ def test_rows_that_break_a_rule_are_counted_by_the_sink_that_has_read_furthest()
     run.sinks = {"table": table, "topic": topic}
     assert run.counts == {"good.known": 0, "good.positive": 3}
     assert run.document()["counts"] == run.counts
+
+
+def test_what_is_new_in_messages_is_kept_until_there_is_something_newer() -> None:
+    query = QueryProgress(SinkProgress(name="table"))
+    for batch, words in enumerate(("new: a", None, "new: b")):
+        report = progress(batch, 10, end=10, latest=10)
+        report["observedMetrics"] = {"zhumq.parsed": Counted(broken=1, changed=2, _note=words)}
+        query.update(report, never)
+        assert query.sink.changes == {"parsed": "new: b" if batch == 2 else "new: a"}
+    assert query.sink.counts == {"parsed.broken": 3, "parsed.changed": 6}
 
 
 def test_rows_that_only_the_table_reports_are_counted() -> None:
