@@ -118,7 +118,7 @@ def _check_master(master: str, *, prints: bool) -> None:
     if is_connect(master):
         raise CannotShip(
             f"{master} is Spark Connect, where zhumq has to be installed for the Python of the server: then use"
-            f" `zhumq pipeline run --master {master} --checkpoints URL`"
+            f" `zhumq pipeline run FILE --master {master} --checkpoints URL`"
         )
     by_print = master == "yarn" or master.startswith("k8s://")
     if not by_print and not master.startswith("spark://"):

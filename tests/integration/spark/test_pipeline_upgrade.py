@@ -293,15 +293,10 @@ def test_what_a_state_is_made_of(spark: SparkSession) -> None:
     assert once(both, "value") != once(both, "value", "timestamp")
 
 
-class Nothing(StatefulProcessor):
-    """It is planned, and not run."""
-
-    def init(self, handle: Any) -> None: ...
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
-        yield from ()
-
-    def close(self) -> None: ...
+# A processor that is planned, and not run.
+Nothing: Any = type(
+    "Nothing", (StatefulProcessor,), dict.fromkeys(StatefulProcessor.__abstractmethods__)
+)
 
 
 def test_the_keys_of_a_processor_are_part_of_its_state(spark: SparkSession) -> None:
