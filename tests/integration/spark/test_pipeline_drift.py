@@ -15,7 +15,9 @@ from spark_support import create_topic, produce
 from zhumq.pipelines.document import SpecInvalid
 from zhumq.testing.broker import RunningBroker, broker
 
-pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(600)]
+
+TRIES_MAX = 5  # on a busy machine a worker of Spark may start too slowly
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +50,12 @@ def test_rows_of_other_types_do_not_make_a_table_of_files_unreadable(pipelines: 
     def run(columns: str, more: str = "") -> None:
         produce(pipelines.bootstrap, "drift", [b"7"])
         text = ORDERS.format(columns=columns, folder=pipelines.folder, more=more)
-        pipelines.run(pipelines.write("orders.yml", text))
+        pipelines.run(pipelines.write("orders.yml", text), tries=TRIES_MAX)
 
     def rows() -> list[tuple[object, ...]]:
         read = pipelines.spark.read.option("mergeSchema", "true").parquet(str(table))
-        return sorted((row["amount"], row.asDict().get("note")) for row in read.collect())
+        found = [(row["amount"], row.asDict().get("note")) for row in read.collect()]
+        return sorted(found, key=repr)
 
     amount = "CAST(CAST(value AS STRING) AS {}) AS amount"
     run(amount.format("INT"))
@@ -71,8 +74,7 @@ def test_rows_of_other_types_do_not_make_a_table_of_files_unreadable(pipelines: 
     assert rows() == [(7, None)]
     # A new column is no mistake. What was refused comes with it.
     run(f"{amount.format('INT')}, 'new' AS note")
-    assert rows()[0] == (7, None)
-    assert rows()[1:] == [(7, "new")] * 4
+    assert rows() == [(7, "new")] * 4 + [(7, None)]
 
 
 def test_a_run_in_another_folder_says_that_it_begins_again(pipelines: Pipelines) -> None:
@@ -85,10 +87,10 @@ def test_a_run_in_another_folder_says_that_it_begins_again(pipelines: Pipelines)
         return [each for each in pipelines.display.lines if each.startswith("warning: moved: ")]
 
     for _ in range(2):
-        pipelines.run(file)
+        pipelines.run(file, tries=TRIES_MAX)
         assert warnings() == []
-    pipelines.run(file, state="elsewhere")
+    pipelines.run(file, state="elsewhere", tries=TRIES_MAX)
     (warning,) = warnings()
     assert f"no checkpoint in {pipelines.folder}/elsewhere/moved/checkpoints" in warning
-    pipelines.run(file, state="elsewhere")
+    pipelines.run(file, state="elsewhere", tries=TRIES_MAX)
     assert warnings() == []
