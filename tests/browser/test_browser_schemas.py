@@ -6,6 +6,8 @@ import io
 import json
 import re
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +17,9 @@ import pytest
 from browser_support import accessibility_problems, cell, dialog, noted, overflow, ready, row
 from playwright.sync_api import Browser, Page, expect
 from tests.integration.web.rest_support import create, send
+
+from zhumq import Consumer
+from zhumq.testing.broker import RunningBroker
 
 SECONDS_MAX = 60.0
 HOSTILE = "<img src=x onerror=window.__reached=1>"
@@ -152,6 +157,84 @@ def test_messages_are_shown_decoded_with_their_schema(
     expect(lines.nth(1).locator(".detail")).to_contain_text("It is not decoded: the Avro data")
     detail.get_by_role("link", name=f"{topic}-value version 1").click()
     expect(page.get_by_role("heading", name=f"{topic}-value")).to_be_visible()
+
+
+def test_a_message_is_sent_with_the_schema_of_its_topic(
+    page: Page, api: httpx.Client, registry: httpx.Client, topic: str
+) -> None:
+    # The brokers take no other messages.
+    create(api, topic, partitions=1, settings={"schema.validation": "value"})
+    register(registry, f"{topic}-value", order({"name": "cents", "type": "long"}))
+    page.goto(f"/topics/{topic}/messages")
+    ready(page)
+    page.get_by_role("button", name="Send a message").click()
+    form = dialog(page)
+    expect(form.get_by_label("The value is")).to_have_value("schema")
+    expect(form.get_by_label("Subject for the value")).to_have_value(f"{topic}-value")
+    expect(form.get_by_label("Subject for the key")).to_be_hidden()
+    form.get_by_label("Value", exact=True).fill('{"id": "o-1"}')
+    form.get_by_role("button", name="Send").click()
+    expect(form.get_by_role("alert")).to_contain_text("/cents is missing")
+    assert accessibility_problems(page) == []
+    form.get_by_label("Value", exact=True).fill('{"id": "o-1", "cents": 1152921504606846977}')
+    form.get_by_role("button", name="Copy as Python").click()
+    expect(page.locator("#notes .note", has_text="a program")).to_be_visible()
+    program = page.evaluate("navigator.clipboard.readText()")
+    form.get_by_role("button", name="Send").click()
+    noted(page, "partition 0, offset 0")
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=60)
+    page.get_by_role("button", name="Read", exact=True).click()
+    sent = '{"id":"o-1","cents":1152921504606846977}'
+    expect(page.locator(".messages .value")).to_have_text([sent, sent])
+
+    # It is written again with the version that it has, whatever is the latest by now.
+    fields = ({"name": "cents", "type": "long"}, {"name": "at", "type": "int", "default": 0})
+    register(registry, f"{topic}-value", order(*fields))
+    page.locator(".messages .line").first.click()
+    page.get_by_role("button", name="Send again").click()
+    expect(form.get_by_label("Version for the value")).to_have_value("1")
+    value = form.get_by_label("Value", exact=True)
+    expect(value).to_have_value('{\n  "id": "o-1",\n  "cents": 1152921504606846977\n}')
+    form.get_by_label("Version for the value").fill("")
+    form.get_by_role("button", name="Send").click()
+    noted(page, "offset 2")
+    decoded = api.get(f"/topics/{topic}/messages", params={"decode": "true"}).json()["items"]
+    texts = [each["value"]["decoded"]["text"] for each in decoded]
+    assert texts == [sent, sent, sent.replace("}", ',"at":0}')]
+
+
+@pytest.mark.thorough
+def test_a_dead_letter_is_edited_as_the_json_of_its_schema(
+    page: Page, api: httpx.Client, registry: httpx.Client, running: RunningBroker, topic: str
+) -> None:
+    create(api, topic, partitions=1)
+    proto = 'syntax = "proto3"; message Other { int32 a = 1; } message Refund { int64 cents = 1; }'
+    register(registry, f"{topic}-value", proto, schemaType="PROTOBUF")
+    schema = {"subject": f"{topic}-value", "message": "Refund"}
+    send(api, topic, {"json": {"cents": 5}, "schema": schema}, key="k")
+    with Consumer(
+        topic, group=topic, mode="ptp", bootstrap=running.bootstrap, auto_ack=False
+    ) as consumer:
+        rejected = next(iter(consumer))
+        rejected.reject("too little")
+    page.goto(f"/dead-letters/{topic}.dlq")
+    ready(page)
+    table = page.get_by_role("group", name=f"Dead letters of {topic}.dlq")
+    expect(table.locator("tbody tr")).to_contain_text('{"cents":"5"}')
+    page.get_by_role("button", name="Inspect").click()
+    expect(dialog(page).get_by_label("Value decoded")).to_contain_text('"cents": "5"')
+    dialog(page).get_by_role("button", name="Close").click()
+    page.get_by_role("button", name="Edit").click()
+    expect(dialog(page).get_by_label("Message of Protobuf for the value")).to_have_value("Refund")
+    dialog(page).get_by_label("Value", exact=True).fill('{"cents": "500"}')
+    dialog(page).get_by_role("button", name="Replay edited").click()
+    noted(page, "1 dead letter replayed")
+    found = api.get(f"/topics/{topic}/messages", params={"decode": "true"}).json()["items"]
+    assert [each["value"]["decoded"]["text"] for each in found] == [
+        '{"cents":"5"}',
+        '{"cents":"500"}',
+    ]
+    assert {each["value"]["decoded"]["message"] for each in found} == {"Refund"}
 
 
 @pytest.mark.thorough

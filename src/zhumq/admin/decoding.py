@@ -29,6 +29,7 @@ class DecodedMessage:
     subject: str  # the one that the schema was registered for; of several, the one that the topic's name makes
     version: int
     type: str
+    message: str | None = None  # of Protobuf: which message of the file
     text: str | None = None
     reason: str | None = None
 
@@ -72,9 +73,10 @@ class MessageDecoder:
         version = next(
             (each for each in known.versions if each.subject == subject), known.versions[0]
         )
-        text = reason = None
+        text = reason = message = None
         try:
             text = self._as_json(id_, known, unframed(content))
+            message = self._parsed(id_, known).message_of(unframed(content))
         except (NotDecoded, InvalidSchema) as error:
             reason = str(error)
         return DecodedMessage(
@@ -82,6 +84,7 @@ class MessageDecoder:
             subject=version.subject,
             version=version.version,
             type=known.schema.type,
+            message=message,
             text=text,
             reason=reason,
         )

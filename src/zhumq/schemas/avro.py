@@ -8,6 +8,7 @@ import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
 from zhumq.schemas.avro_decoding import avro_as_json
+from zhumq.schemas.avro_encoding import json_as_avro
 from zhumq.schemas.avro_node import NAMED, PRIMITIVES, Node, NodeBuilder, full_name
 from zhumq.schemas.avro_resolution import cannot_read
 from zhumq.schemas.errors import InvalidSchema
@@ -40,6 +41,13 @@ class AvroSchema:
 
     def as_json(self, data: bytes, characters_max: int) -> str:
         return avro_as_json(self.node, data, characters_max)
+
+    def message_of(self, data: bytes) -> None:
+        del data
+
+    def from_json(self, value: Any, message: str | None) -> bytes:
+        del message
+        return json_as_avro(self.node, value)
 
     def cannot_read(self, writer: "AvroSchema") -> list[str]:
         return cannot_read(self.node, writer.node)

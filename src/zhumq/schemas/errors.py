@@ -15,6 +15,10 @@ class NotDecoded(SchemaError):
     """A message is not what its schema says, or cannot be shown."""
 
 
+class NotEncoded(SchemaError):
+    """A value is not as its schema says, so it cannot be written with it."""
+
+
 class SubjectNotFound(SchemaError):
     """There is no such subject, or all its versions are deleted."""
 

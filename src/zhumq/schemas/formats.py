@@ -33,6 +33,15 @@ class Parsed(Protocol):
     def as_json(self, data: bytes, characters_max: int) -> str:
         """JSON of data that was written with this schema. Raises NotDecoded, also if it would be longer."""
 
+    def message_of(self, data: bytes) -> str | None:
+        """Which message of a .proto file data is; None for the other types. Raises NotDecoded."""
+
+    def from_json(self, value: Any, message: str | None) -> bytes | None:
+        """The data of a value of JSON; `message` is the name of one of Protobuf. Raises NotEncoded.
+
+        None: the data is the JSON itself, as it was written.
+        """
+
     def cannot_read(self, writer: Any) -> list[str]:
         """Why this schema cannot read what was written with another of its type; empty if it can."""
 

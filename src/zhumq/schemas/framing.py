@@ -20,3 +20,8 @@ def schema_id(content: bytes) -> int | None:
 def unframed(content: bytes) -> bytes:
     """The data behind the id."""
     return content[FRAME_BYTES:]
+
+
+def framed(id_: int, data: bytes) -> bytes:
+    """Data with the id of its schema before it."""
+    return _FRAME.pack(_MAGIC, id_) + data

@@ -14,6 +14,7 @@ from referencing.exceptions import NoSuchResource, Unresolvable
 from referencing.jsonschema import DRAFT7, specification_with
 
 from zhumq.schemas.errors import InvalidSchema, NotDecoded
+from zhumq.schemas.json_checking import check_json
 from zhumq.schemas.json_differences import cannot_read
 from zhumq.schemas.json_text import read_json
 from zhumq.schemas.json_views import Place, Resolver
@@ -32,6 +33,7 @@ class JsonSchema:
 
     text: str
     place: Place
+    registry: Registry[Any]  # of what it refers to
 
     @property
     def type(self) -> SchemaType:
@@ -57,6 +59,13 @@ class JsonSchema:
             raise NotDecoded("what follows the id of the schema is no JSON") from None
         return text
 
+    def message_of(self, data: bytes) -> None:
+        del data
+
+    def from_json(self, value: Any, message: str | None) -> None:
+        del message
+        check_json(self.place.schema, self.registry, value)
+
     def cannot_read(self, writer: "JsonSchema") -> list[str]:
         return cannot_read(self.place, writer.place)
 
@@ -78,7 +87,7 @@ def parse(text: str, references: Mapping[str, str]) -> JsonSchema:
                 f"$ref {reference[:100]!r} leads nowhere: name the schema as a reference"
             ) from None
     place = Place(schema=schema, resolver=resolver, specification=_specification(schema))
-    return JsonSchema(text=compact(schema), place=place)
+    return JsonSchema(text=compact(schema), place=place, registry=registry)
 
 
 def _checked(text: str) -> Any:

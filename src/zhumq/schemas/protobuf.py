@@ -5,7 +5,7 @@ import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError
@@ -13,9 +13,10 @@ from google.protobuf.message import DecodeError
 from zhumq.schemas.errors import InvalidSchema
 from zhumq.schemas.protobuf_decoding import protobuf_as_json
 from zhumq.schemas.protobuf_differences import cannot_read
+from zhumq.schemas.protobuf_encoding import json_as_protobuf
 from zhumq.schemas.protobuf_printer import is_printable, print_file
 from zhumq.schemas.protobuf_sources import MAIN, Compile
-from zhumq.schemas.protobuf_types import MessageTypes
+from zhumq.schemas.protobuf_types import MessageTypes, without_indexes
 from zhumq.schemas.schema import SchemaType
 
 NESTING_MAX: Final = 100  # of braces in each other
@@ -51,6 +52,13 @@ class ProtobufSchema:
 
     def as_json(self, data: bytes, characters_max: int) -> str:
         return protobuf_as_json(self.types, data, characters_max)
+
+    def message_of(self, data: bytes) -> str:
+        indexes, _ = without_indexes(data)
+        return self.types.at(indexes).full_name
+
+    def from_json(self, value: Any, message: str | None) -> bytes:
+        return json_as_protobuf(self.types, value, message)
 
     def cannot_read(self, writer: "ProtobufSchema") -> list[str]:
         return cannot_read(self.files, writer.files)

@@ -58,6 +58,26 @@ class MessageTypes:
         """The full names of the messages of the file itself, each before those that are declared in it."""
         return [name for name, _ in _messages(self._file.message_type, self._file.package)]
 
+    @property
+    def pool(self) -> DescriptorPool:
+        return self._pool
+
+    def indexes(self, name: str | None) -> tuple[int, ...] | None:
+        """The place of a message in the file, as `at` takes it; of its first one without a name. None: there is none."""
+        if name is None:
+            return (0,) if self._file.message_type else None
+        package = f"{self._file.package}." if self._file.package else ""
+        declared: Sequence[DescriptorProto] = self._file.message_type
+        found = []
+        # The name may be without the package.
+        for part in name.removeprefix(package).split("."):
+            index = next((i for i, each in enumerate(declared) if each.name == part), None)
+            if index is None:
+                return None
+            found.append(index)
+            declared = [each for each in declared[index].nested_type if not each.options.map_entry]
+        return tuple(found)
+
     def outermost(self) -> list[str]:
         """The messages of the file that no other of its messages has as a field; all, if each is one of another."""
         top = self._file.message_type

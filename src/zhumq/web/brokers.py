@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from zhumq.admin.connection import ClusterConnection
+from zhumq.admin.encoding import MessageEncoder
 from zhumq.admin.errors import Unavailable
 from zhumq.admin.messages import MessageSender
 from zhumq.admin.reachability import check_reachable
@@ -64,6 +65,10 @@ class Brokers:
         if self._schema_link is None:
             self._schema_link = SchemaLink(self.connection, client_id=CLIENT_ID)
         return self._schema_link
+
+    def encoder(self) -> MessageEncoder:
+        """For the messages of one request."""
+        return MessageEncoder(self.schemas, self.schema_link)
 
     def close(self) -> None:
         if self._schema_link is not None:

@@ -2,12 +2,16 @@
 
 import base64
 import binascii
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from zhumq.admin.decoding import DecodedMessage
+from zhumq.admin.encoding import MessageEncoder, SchemaChoice
+from zhumq.schemas.errors import NotEncoded
+from zhumq.schemas.schema import SUBJECT_CHARACTERS_MAX
+from zhumq.web.names import INT32_MAX
 from zhumq.web.problems import invalid
 
 SHOWN_BYTES_DEFAULT: Final = 64 * 1024  # of one value
@@ -16,12 +20,22 @@ SHOWN_BYTES_MAX: Final = 4 * 1024 * 1024
 Format = Literal["auto", "text", "json", "base64"]
 
 
+class GivenSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A schema of the registry: the latest version of a subject, or one by its number. `message` is the name of one of Protobuf."""
+
+    subject: Annotated[str, Meta(min_length=1, max_length=SUBJECT_CHARACTERS_MAX)]
+    version: Annotated[int, Meta(ge=1, le=INT32_MAX)] | None = None
+    message: Annotated[str, Meta(max_length=1_024)] | None = None
+
+
 class GivenContent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bytes to send: exactly one of text, JSON, or base64. JSON is sent as it is written here."""
+    """Bytes to send: exactly one of text, JSON, or base64. JSON is sent as it is written here, or, with a schema, as that says."""
 
     text: str | UnsetType = UNSET
     json: msgspec.Raw | UnsetType = UNSET
     base64: str | UnsetType = UNSET
+    # Text or JSON becomes Avro, Protobuf or checked JSON behind the id of this schema, as serializers write it.
+    schema: GivenSchema | UnsetType = UNSET
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,6 +45,7 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     subject: str
     version: int
     type: str
+    message: str | UnsetType = UNSET  # of Protobuf: which message of the file
     text: str | UnsetType = UNSET
     # Only the beginning of the text is shown.
     is_cut: bool = False
@@ -56,7 +71,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     value: Content | None
 
 
-def read_content(given: GivenContent | str | None, name: str) -> bytes | None:
+def read_content(
+    given: GivenContent | str | None, name: str, encoder: MessageEncoder | None = None
+) -> bytes | None:
     """The bytes that are to be sent. A string is text. Raises RequestRefused, which names the field."""
     if given is None:
         return None
@@ -65,6 +82,8 @@ def read_content(given: GivenContent | str | None, name: str) -> bytes | None:
     chosen = [each for each in (given.text, given.json, given.base64) if each is not UNSET]
     if len(chosen) != 1:
         raise invalid(f"{name} has exactly one of text, json and base64")
+    if isinstance(given.schema, GivenSchema):
+        return _encoded(given, given.schema, name, encoder)
     if isinstance(given.json, msgspec.Raw):
         if not _is_json(bytes(given.json)):  # It was not looked into so far.
             raise invalid(f"{name}.json is not JSON")
@@ -76,6 +95,26 @@ def read_content(given: GivenContent | str | None, name: str) -> bytes | None:
         return base64.b64decode(given.base64, validate=True)
     except (binascii.Error, ValueError):
         raise invalid(f"{name}.base64 is not base64") from None
+
+
+def _encoded(
+    given: GivenContent, schema: GivenSchema, name: str, encoder: MessageEncoder | None
+) -> bytes:
+    if encoder is None or isinstance(given.base64, str):
+        raise invalid(f"{name} has a schema, which takes a key or a value of text or json")
+    text = given.text if isinstance(given.text, str) else _utf8(given.json, name)
+    choice = SchemaChoice(subject=schema.subject, version=schema.version, message=schema.message)
+    try:
+        return encoder.encode(text, choice)
+    except NotEncoded as error:
+        raise NotEncoded(f"{name}: {error}") from None
+
+
+def _utf8(json: Any, name: str) -> str:
+    try:
+        return bytes(json).decode()
+    except UnicodeDecodeError:
+        raise invalid(f"{name}.json is not JSON") from None
 
 
 def show(content: bytes | None, format_: Format, bytes_max: int) -> Content | None:
@@ -106,6 +145,7 @@ def show_decoded(
         subject=decoded.subject,
         version=decoded.version,
         type=decoded.type,
+        message=UNSET if decoded.message is None else decoded.message,
         text=UNSET if text is None else text[:characters_max],
         is_cut=text is not None and len(text) > characters_max,
         reason=UNSET if decoded.reason is None else decoded.reason,

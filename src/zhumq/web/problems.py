@@ -14,7 +14,7 @@ from zhumq.client.errors import (
 )
 from zhumq.filters.invalid import FilterInvalid
 from zhumq.model.errors import ZhumqError
-from zhumq.schemas.errors import SubjectNotFound
+from zhumq.schemas.errors import InvalidSchema, NotEncoded, SubjectNotFound, VersionNotFound
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_SECONDS: Final = 2  # what a client is advised to wait
@@ -86,8 +86,10 @@ def problem_of(error: Exception) -> Problem:
             return _of_admin(HTTPStatus.SERVICE_UNAVAILABLE, "Unavailable", error)
         case AdminError():
             return _of_admin(HTTPStatus.UNPROCESSABLE_ENTITY, "Refused", error)
-        case SubjectNotFound():
+        case SubjectNotFound() | VersionNotFound():
             return _problem(HTTPStatus.NOT_FOUND, "Not found", str(error))
+        case NotEncoded() | InvalidSchema():
+            return _problem(HTTPStatus.UNPROCESSABLE_ENTITY, "Refused", str(error))
         case AuthenticationFailed():
             return _problem(HTTPStatus.UNAUTHORIZED, "Not authenticated", str(error))
         case FilterInvalid():

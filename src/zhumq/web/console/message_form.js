@@ -1,24 +1,31 @@
 /** The form of a message: to send one, or to edit one before it is sent. */
 
 import { change } from './api.js';
+import { indentJson } from './content.js';
 import { h, path } from './dom.js';
 import { field, InvalidInput, openDialog, values } from './forms.js';
 import { plural } from './format.js';
+import { hasSchema, readSchema, SCHEMA, schemaFields, suggestSchemas } from './message_schema.js';
 import { button, copy } from './parts.js';
 import { asCurl, asPython } from './snippets.js';
 
-const KINDS = [['text', 'Text'], ['json', 'JSON'], ['base64', 'Base64'], ['null', 'Null: a tombstone']];
+const KEY_KINDS = [['text', 'Text'], [SCHEMA, 'JSON of a schema'], ['base64', 'Base64']];
+const KINDS = [['text', 'Text'], ['json', 'JSON'], [SCHEMA, 'JSON of a schema'], ['base64', 'Base64'], ['null', 'Null: a tombstone']];
 
-/** The fields of a message. `message` is what they begin with. */
-export function messageFields(message = null) {
+/** The fields of a message to a topic. `message` is what they begin with. */
+export function messageFields(topic, message = null) {
   const [kind, value] = shown(message?.value);
   const [keyKind, key] = shown(message?.key, /[\r\n]/);
   const headers = message?.headers ?? [];
-  return [
+  const fields = h(
+    'div',
+    { class: 'message-fields', onchange: adapt },
     field({ name: 'key', label: 'Key', value: key, hint: 'Messages with the same key go to the same partition, in order. Empty: none.' }),
-    field({ name: 'keyKind', label: 'The key is', kind: 'select', options: [['text', 'Text'], ['base64', 'Base64']], value: keyKind === 'base64' ? 'base64' : 'text' }),
+    field({ name: 'keyKind', label: 'The key is', kind: 'select', options: KEY_KINDS, value: keyKind === 'null' ? 'text' : keyKind }),
+    schemaFields('key', 'key', `${topic}-key`, message?.key?.decoded),
     field({ name: 'value', label: 'Value', kind: 'textarea', rows: 8, value }),
     field({ name: 'kind', label: 'The value is', kind: 'select', options: KINDS, value: message === null ? 'text' : kind }),
+    schemaFields('value', 'value', `${topic}-value`, message?.value?.decoded),
     field({
       name: 'headers',
       label: 'Headers',
@@ -27,12 +34,28 @@ export function messageFields(message = null) {
       value: headers.map(headerLine).join('\n'),
       hint: 'One in each line: name: value, or name (base64): AP8=. zhumq-tags and zhumq-delay-ms mean what they mean for every client.',
     }),
-  ];
+  );
+
+  /** Only what the chosen kinds need can be filled in. */
+  function adapt() {
+    for (const [part, select] of [['key', 'keyKind'], ['value', 'kind']]) {
+      fields.querySelector(`[data-schema-of="${part}"]`).hidden = fields.querySelector(`[name="${select}"]`).value !== SCHEMA;
+    }
+  }
+
+  adapt();
+  suggestSchemas(fields, topic, message === null).then(adapt);
+  return fields;
 }
 
 /** The message that fields hold, as the API takes it. */
-export function readMessage({ key, keyKind, value, kind, headers, partition }) {
-  const message = { key: key === '' ? null : { [keyKind]: key }, value: readValue(value, kind), headers: readHeaders(headers) };
+export function readMessage(given) {
+  const { key, keyKind, value, kind, headers, partition } = given;
+  const message = {
+    key: key === '' ? null : keyKind === SCHEMA ? readSchema(given, 'key', key) : { [keyKind]: key },
+    value: kind === SCHEMA ? readSchema(given, 'value', value) : readValue(value, kind),
+    headers: readHeaders(headers),
+  };
   if (partition) message.partition = Number(partition);
   return message;
 }
@@ -53,7 +76,7 @@ export function sendMessage(topic, message = null, partitions = null) {
     submit: 'Send',
     isWide: true,
     body: [
-      ...messageFields(message),
+      messageFields(topic, message),
       field({ name: 'partition', label: 'Partition', kind: 'number', min: 0, max: partitions === null ? null : partitions - 1, hint: 'Empty: the key chooses it.' }),
     ],
     more: h(
@@ -73,6 +96,8 @@ export function sendMessage(topic, message = null, partitions = null) {
 /** What a field shows of a content: its kind and its text. A field would change some line breaks, so it gets base64. */
 function shown(content, lineBreaks = /\r/) {
   if (content === null || content === undefined) return ['null', ''];
+  // As it was written: with the schema of its version.
+  if (hasSchema(content)) return [SCHEMA, lineBreaks.test('\n') ? content.decoded.text : indentJson(content.decoded.text) ?? content.decoded.text];
   if (content.base64 !== undefined) return ['base64', content.base64];
   return lineBreaks.test(content.text) ? ['base64', toBase64(content.text)] : ['text', content.text];
 }

@@ -33,8 +33,9 @@ export function asCurl(topic, message) {
   return `curl --fail-with-body -s ${shell(url)} -H 'Content-Type: application/json' -d ${shell(body)}`;
 }
 
-/** A program in Python. */
+/** A program in Python. One with a schema asks the API, which has the registry. */
 export function asPython(topic, message) {
+  if (message.key?.schema || message.value?.schema) return asRequest(topic, message);
   const lines = ['import base64', '', 'import zhumq', ''];
   if (currentSession().authentication !== 'none') lines.push('# The brokers ask who you are: give the producer security={"sasl.username": ..., "sasl.password": ...} as well.');
   const named = [`${literal(topic)}`, python(message.value)];
@@ -46,6 +47,21 @@ export function asPython(topic, message) {
   lines.push(`with zhumq.Producer(${literal(bootstrap)}) as producer:`, `    producer.send(${named.join(', ')})`, '');
   const needsBase64 = named.some((each) => each.includes('base64.b64decode('));
   return lines.slice(needsBase64 ? 0 : 2).join('\n');
+}
+
+function asRequest(topic, message) {
+  const url = `${location.origin}/api/v1/topics/${encodeURIComponent(topic)}/messages`;
+  const lines = ['import urllib.request', ''];
+  const headers = ['"Content-Type": "application/json"'];
+  if (currentSession().authentication !== 'none') headers.push('"Authorization": "Bearer ..."');
+  lines.push(
+    `body = ${literal(JSON.stringify({ messages: [message] }))}.encode()`,
+    `request = urllib.request.Request(${literal(url)}, body, {${headers.join(', ')}})`,
+    'with urllib.request.urlopen(request) as answer:',
+    '    print(answer.read().decode())',
+    '',
+  );
+  return lines.join('\n');
 }
 
 function python(content) {

@@ -7,12 +7,14 @@ import msgspec
 from msgspec import Meta
 
 from zhumq.admin import dead_letters
+from zhumq.admin.decoding import MessageDecoder
+from zhumq.admin.encoding import MessageEncoder
 from zhumq.admin.messages import PAGE_BYTES_MAX
 from zhumq.web.brokers import Brokers
-from zhumq.web.content import Content, GivenContent, Header, read_content, show, show_headers
+from zhumq.web.content import Content, GivenContent, Header, read_content, show_headers
 from zhumq.web.names import Offset, PartitionNumber, TopicName
 from zhumq.web.paging import After, Page, PageQuery, format_offsets, page_of, parse_offsets
-from zhumq.web.resources.messages import HEADERS_MAX, GivenHeader, ShownQuery
+from zhumq.web.resources.messages import HEADERS_MAX, GivenHeader, ShownQuery, show_content
 
 REPLAYED_MAX: Final = 10_000  # by one request
 REPLAYED_DEFAULT: Final = 1_000
@@ -125,7 +127,7 @@ def read_dead_letters(
             size += len(each.key or b"") + len(each.value or b"")
     # Partitions of which nothing was read begin at their beginning again.
     return Page(
-        items=[_shown(each, query) for each in shown],
+        items=_shown_all(brokers, shown, query),
         next=format_offsets(begin) if has_more else None,
     )
 
@@ -139,12 +141,13 @@ def replay(brokers: Brokers, topic: TopicName, body: Replay) -> Replayed:
     """Send dead letters back to the topic they came from, up to a limit: repeat it until fewer are replayed."""
     offsets: dict[int, set[int]] | None = None
     edited: dict[tuple[int, int], dead_letters.EditedMessage] = {}
+    encoder = brokers.encoder()
     if body.only is not None:
         offsets = {}
         for each in body.only:
             offsets.setdefault(each.partition, set()).add(each.offset)
             if each.edited is not None:
-                edited[each.partition, each.offset] = _edited(each.edited)
+                edited[each.partition, each.offset] = _edited(each.edited, encoder)
     count = dead_letters.replay_dead_letters(
         brokers.connection,
         topic,
@@ -157,10 +160,10 @@ def replay(brokers: Brokers, topic: TopicName, body: Replay) -> Replayed:
     return Replayed(replayed=count)
 
 
-def _edited(given: EditedMessage) -> dead_letters.EditedMessage:
+def _edited(given: EditedMessage, encoder: MessageEncoder) -> dead_letters.EditedMessage:
     return dead_letters.EditedMessage(
-        key=read_content(given.key, "edited.key"),
-        value=read_content(given.value, "edited.value"),
+        key=read_content(given.key, "edited.key", encoder),
+        value=read_content(given.value, "edited.value", encoder),
         headers=tuple(
             (each.name, read_content(each.value, f"the header {each.name!r}"))
             for each in given.headers
@@ -168,7 +171,19 @@ def _edited(given: EditedMessage) -> dead_letters.EditedMessage:
     )
 
 
-def _shown(each: dead_letters.DeadLetter, query: ShownQuery) -> DeadLetter:
+def _shown_all(
+    brokers: Brokers, found: list[dead_letters.DeadLetter], query: ShownQuery
+) -> list[DeadLetter]:
+    if not query.decode:
+        return [_shown(each, query, None) for each in found]
+    contents = [content for each in found for content in (each.key, each.value)]
+    decoder = MessageDecoder(brokers.schemas, brokers.schema_link, contents)
+    return [_shown(each, query, decoder) for each in found]
+
+
+def _shown(
+    each: dead_letters.DeadLetter, query: ShownQuery, decoder: MessageDecoder | None
+) -> DeadLetter:
     return DeadLetter(
         topic=each.topic,
         partition=each.partition,
@@ -181,7 +196,7 @@ def _shown(each: dead_letters.DeadLetter, query: ShownQuery) -> DeadLetter:
         deliveries=each.story.deliveries,
         time_ms=each.story.time_ms,
         replayed=each.replayed,
-        key=show(each.key, query.format, query.value_bytes),
-        value=show(each.value, query.format, query.value_bytes),
+        key=show_content(each.key, f"{each.story.topic}-key", query, decoder),
+        value=show_content(each.value, f"{each.story.topic}-value", query, decoder),
         headers=show_headers(each.headers, query.format, query.value_bytes),
     )

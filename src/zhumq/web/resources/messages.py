@@ -252,13 +252,14 @@ def _sought_key(query: LookupQuery | KeyQuery) -> bytes | None:
 def send_messages(brokers: Brokers, topic: TopicName, body: GivenMessages) -> SentMessages:
     """Send messages, and answer when they are durable on all in-sync replicas.
 
-    Headers delay a message (`zhumq-delay-ms`) and give it tags (`zhumq-tags`). Where only some could be sent, the
+    A key or a value with a `schema` is written as serializers write it. Headers delay a message (`zhumq-delay-ms`) and give it tags (`zhumq-tags`). Where only some could be sent, the
     problem says how many.
     """
+    encoder = brokers.encoder()
     given = [
         messages.NewMessage(
-            value=read_content(each.value, f"messages[{index}].value"),
-            key=read_content(each.key, f"messages[{index}].key"),
+            value=read_content(each.value, f"messages[{index}].value", encoder),
+            key=read_content(each.key, f"messages[{index}].key", encoder),
             headers=[
                 (header.name, read_content(header.value, f"the header {header.name!r}"))
                 for header in each.headers
@@ -335,21 +336,23 @@ def _shown(brokers: Brokers, found: Sequence[FoundMessage], query: ShownQuery) -
     return [_message(each, query, decoder) for each in found]
 
 
-def _message(message: FoundMessage, query: ShownQuery, decoder: MessageDecoder | None) -> Message:
-    def content(given: bytes | None, part: str) -> Content | None:
-        shown = show(given, query.format, query.value_bytes)
-        if decoder is None:
-            return shown
-        # The subject that serializers of Confluent use by default.
-        decoded = decoder.decode(given, f"{message.topic}-{part}")
-        return show_decoded(shown, decoded, query.value_bytes)
+def show_content(
+    given: bytes | None, subject: str, query: ShownQuery, decoder: MessageDecoder | None
+) -> Content | None:
+    """A key or a value as a query wants it. `subject` is the one that serializers of Confluent use by default."""
+    shown = show(given, query.format, query.value_bytes)
+    if decoder is None:
+        return shown
+    return show_decoded(shown, decoder.decode(given, subject), query.value_bytes)
 
+
+def _message(message: FoundMessage, query: ShownQuery, decoder: MessageDecoder | None) -> Message:
     return Message(
         topic=message.topic,
         partition=message.partition,
         offset=message.offset,
         timestamp_ms=message.timestamp_ms if message.timestamp_ms >= 0 else None,
-        key=content(message.key, "key"),
-        value=content(message.value, "value"),
+        key=show_content(message.key, f"{message.topic}-key", query, decoder),
+        value=show_content(message.value, f"{message.topic}-value", query, decoder),
         headers=show_headers(message.headers, query.format, query.value_bytes),
     )

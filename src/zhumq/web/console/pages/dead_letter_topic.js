@@ -101,7 +101,7 @@ export default function showDeadLetterTopic(page) {
     everyMs: 8000,
     load: (signal) => Promise.all([
       get(path`/dead-letters/${topic}/reasons`, null, { signal }),
-      get(path`/dead-letters/${topic}`, { ...query, limit: PAGE_ROWS }, { signal }),
+      get(path`/dead-letters/${topic}`, { ...query, limit: PAGE_ROWS, decode: true }, { signal }),
     ]),
     show([counts, found]) {
       left = counts.filter((each) => !query.group || each.group === query.group).reduce((sum, each) => sum + each.left, 0);
@@ -170,7 +170,7 @@ function edit(topic, each) {
           `What is below is sent to ${each.origin.topic} in place of the dead letter, which then counts as replayed.`,
           'All groups that read that topic get it.',
         ),
-        ...messageFields(each),
+        messageFields(each.origin.topic, each),
       ]
       : consequences('It cannot be edited here: it is too large, or has headers with names that a line cannot hold. Replay it as it is, or send it with a program.'),
     run: (given) => change('POST', path`/dead-letters/${topic}/replay`, { only: [{ partition: each.partition, offset: each.offset, edited: readMessage(given) }] }),
