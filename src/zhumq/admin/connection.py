@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from zhumq.admin.errors import AdminError, Unavailable, kafka_errors
 from zhumq.admin.reachability import REACH_TIMEOUT_SECONDS, addresses_of
+from zhumq.client.errors import PushUnavailable
 from zhumq.client.retrying_admin import (
     PAUSE_SECONDS,
     RETRY_SECONDS,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from zhumq.protocol.api import ApiKey
 
 REQUEST_TIMEOUT_SECONDS: Final = 15.0  # for the answer to one request of `request`
+PUSH_KEPT_SECONDS: Final = 10.0  # the push addresses, for a program that asks often
 
 Answer = TypeVar("Answer")
 Key = TypeVar("Key")
@@ -72,6 +74,8 @@ class ClusterConnection:
             retry_seconds=retry_seconds,
         )
         self._wires: dict[str, Connection] = {}  # by address
+        # Since when, and the addresses, or why there are none.
+        self._push_known: tuple[float, list[str] | PushUnavailable] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -135,6 +139,26 @@ class ClusterConnection:
                 return cast("ClusterMetadata", self._repeated_metadata())
         with kafka_errors("list topics", self._waiting):
             return self._admin.metadata()
+
+    def push_addresses(self, ask: Callable[[], list[str]]) -> list[str]:
+        """The addresses of push listeners that `ask` finds. It makes a client of its own, which a page that is open would pay
+        for with each look: who asks often is given what was found a moment ago."""
+        now = time.monotonic()
+        if self._push_known is None or now - self._push_known[0] >= PUSH_KEPT_SECONDS:
+            try:
+                self._push_known = now, ask()
+            except PushUnavailable as error:
+                self._push_known = now, error
+        _, found = self._push_known
+        if not self._asks_often:
+            self._push_known = None
+        if isinstance(found, PushUnavailable):
+            raise PushUnavailable(str(found))
+        return found
+
+    def forget_push_addresses(self) -> None:
+        """One of them did not answer."""
+        self._push_known = None
 
     def broker_addresses(self) -> dict[int, str]:
         """The brokers of the cluster, for requests to one of them. Without the topics, of which there may be many."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any, Final, Self
 
@@ -178,7 +179,12 @@ class _DeadLetterReader:
     def __init__(self, connection: ClusterConnection) -> None:
         self._connection = connection
         self._waiting = Waiting(connection.bootstrap, connection.security)
-        self._consumer = confluent_kafka.Consumer(
+
+    # Its threads are only started where there are dead letters to read or to count.
+    @cached_property
+    def _consumer(self) -> confluent_kafka.Consumer:
+        connection = self._connection
+        return confluent_kafka.Consumer(
             quiet_settings(
                 connection.bootstrap, connection.security, error_cb=self._waiting.on_error
             )
@@ -195,7 +201,8 @@ class _DeadLetterReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._consumer.close()
+        if "_consumer" in self.__dict__:
+            self._consumer.close()
 
     def count(self, topic: str) -> DeadLetterCount:
         committed = self.committed(topic)

@@ -33,7 +33,11 @@ def mode_name(code: Any) -> str | None:
 def call_one(connection: ClusterConnection, method: str, **fields: Any) -> Any:
     """The answer of one broker to the method's request with these fields."""
     credentials = channel_credentials(connection.security)
-    return _call(_addresses(connection)[0], credentials, method, fields)
+    try:
+        return _call(_addresses(connection)[0], credentials, method, fields)
+    except Unavailable:
+        connection.forget_push_addresses()
+        raise
 
 
 def call_all(connection: ClusterConnection, method: str, **fields: Any) -> list[Any]:
@@ -45,6 +49,8 @@ def call_all(connection: ClusterConnection, method: str, **fields: Any) -> list[
         try:
             answers.append(_call(address, credentials, method, fields))
         except AdminError as error:
+            if isinstance(error, Unavailable):
+                connection.forget_push_addresses()
             # Where the others do not have it, the one that refuses says why.
             if failure is None or isinstance(failure, NotFound):
                 failure = error
@@ -58,7 +64,9 @@ def _addresses(connection: ClusterConnection) -> list[str]:
     if connection.push is not None:
         return parse_addresses(connection.push)
     try:
-        return list(find_push_addresses(connection.bootstrap, connection.security).values())
+        return connection.push_addresses(
+            lambda: list(find_push_addresses(connection.bootstrap, connection.security).values())
+        )
     except RequestFailed as error:
         if isinstance(error.__cause__, KafkaException):
             doing = f"ask {connection.bootstrap} for push listeners"

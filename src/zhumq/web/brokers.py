@@ -93,6 +93,7 @@ class BrokerPool:
         self._schemas = SchemaStore()
         self._lock = threading.Lock()
         self._idle: list[tuple[ClientSecurity, Brokers]] = []  # the longest idle first
+        self._is_closed = False
 
     @contextlib.contextmanager
     def lend(self, security: ClientSecurity) -> Iterator[Brokers]:
@@ -120,6 +121,7 @@ class BrokerPool:
     def close(self) -> None:
         with self._lock:
             idle, self._idle = self._idle, []
+            self._is_closed = True
         for _, brokers in idle:
             brokers.close()
         self._schemas.close()
@@ -143,6 +145,8 @@ class BrokerPool:
     def _put(self, security: ClientSecurity, brokers: Brokers) -> None:
         with self._lock:
             self._idle.append((security, brokers))
-            over = self._idle.pop(0)[1] if len(self._idle) > IDLE_MAX else None
+            # A request may end after the program began to.
+            is_over = len(self._idle) > IDLE_MAX or self._is_closed
+            over = self._idle.pop(0)[1] if is_over else None
         if over is not None:
             over.close()
