@@ -10,11 +10,13 @@ from zhumq.admin.errors import Refused, Unavailable
 from zhumq.client.errors import ClientError
 from zhumq.client.security import PLAINTEXT, ClientSecurity
 from zhumq.model.address import Address, parse_addresses
+from zhumq.model.errors import MalformedFrame
 
 DEFAULT_PORT: Final = 9092
 REACH_TIMEOUT_SECONDS: Final = 3.0  # for one address to accept a connection
 ANSWER_SECONDS_MAX: Final = 4.0  # for a broker to answer the check
 GRACE_SECONDS: Final = 0.2
+_CHECK_ID: Final = "zhumq-probe"
 
 
 def addresses_of(bootstrap: str) -> list[Address]:
@@ -61,6 +63,29 @@ def check_reachable(
     if refusal is not None:
         raise refusal
     raise Unavailable(f"no broker at {bootstrap} ({fault})", "start one with `zhumq start`")
+
+
+def check_answers(
+    bootstrap: str, *, security: ClientSecurity = PLAINTEXT, seconds: float = ANSWER_SECONDS_MAX
+) -> None:
+    """Raise Unavailable if no broker says which requests it knows, which it says to clients without credentials, too.
+
+    Raises SecurityFailed if TLS cannot be agreed on with one.
+    """
+    # Imported here: the codecs take time to load.
+    from zhumq.client.wire import BrokerUnusable, Connection  # noqa: PLC0415
+
+    try:
+        with Connection.open(
+            addresses_of(bootstrap),
+            client_id=_CHECK_ID,
+            connect_seconds=min(seconds, REACH_TIMEOUT_SECONDS),
+            request_seconds=seconds,
+            security=security,
+        ) as connection:
+            connection.negotiate()
+    except (OSError, MalformedFrame, BrokerUnusable) as reason:
+        raise Unavailable(f"no broker at {bootstrap} ({reason})") from reason
 
 
 def _fault_of(address: Address, deadline: float, security: ClientSecurity) -> str | None:

@@ -30,6 +30,7 @@ from zhumq.web.login_sessions import LoginSession, LoginSessions
 from zhumq.web.openapi import document
 from zhumq.web.pipeline_metrics import MEDIA_TYPE, pipeline_metrics
 from zhumq.web.problems import RequestRefused
+from zhumq.web.readiness import Readiness
 from zhumq.web.registry.serving import RegistryApi
 from zhumq.web.resources.pipelines import last_runs
 from zhumq.web.routes import ROUTES
@@ -39,6 +40,7 @@ from zhumq.web.workers import Workers
 
 logger = logging.getLogger(__name__)
 
+_TEXT: Final = "text/plain"
 _HAS_NO_ANSWER: Final = frozenset({HTTPStatus.NO_CONTENT})
 
 
@@ -75,6 +77,7 @@ def make_app(config: WebConfig) -> Starlette:
     routes += api.registry.routes()
     routes.append(Route("/healthz", _healthz, methods=["GET"]))
     routes.append(Route("/metrics", api.serve_metrics, methods=["GET"]))
+    routes.append(Route("/readyz", api.serve_readiness, methods=["GET"]))
     routes += console_routes()
     return Starlette(
         routes=routes,
@@ -97,6 +100,7 @@ class _Api:
         self._workers = Workers()
         self._bodies = Bodies()
         self._sessions = LoginSessions()
+        self._readiness = Readiness(config.bootstrap, config.security.connection, self._workers)
         self._watching = Watching(self._pool, self._workers, seconds=config.event_seconds)
         self.registry = RegistryApi(self._pool, self._workers, self._bodies, self._caller)
 
@@ -139,6 +143,13 @@ class _Api:
             return Response(await self._workers.run(read), media_type=MEDIA_TYPE)
         except Exception as error:
             return problem_response(error)
+
+    async def serve_readiness(self, _: Request) -> Response:
+        obstacle = await self._readiness.obstacle()
+        if obstacle is None:
+            return Response("ready\n", media_type=_TEXT)
+        status = HTTPStatus.SERVICE_UNAVAILABLE
+        return Response(f"not ready\n{obstacle}\n", status_code=status, media_type=_TEXT)
 
     async def _answer(self, row: Endpoint, request: Request) -> Response:
         visit = self._visit(request) if row.is_open else None
@@ -238,7 +249,7 @@ def _serve_document() -> Any:
 
 
 async def _healthz(_: Request) -> Response:
-    return Response("ok\n", media_type="text/plain")
+    return Response("ok\n", media_type=_TEXT)
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
