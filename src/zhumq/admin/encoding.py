@@ -1,9 +1,12 @@
 """JSON as messages with the id of a schema of the registry, as Confluent's serializers write them."""
 
+import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.schema_log import SchemaLink
 from zhumq.admin.schema_store import SchemaStore
 from zhumq.schemas.errors import NotEncoded
@@ -19,6 +22,17 @@ class SchemaChoice:
     subject: str
     version: int | None = None
     message: str | None = None
+
+
+@contextlib.contextmanager
+def open_encoder(connection: ClusterConnection) -> Iterator["MessageEncoder"]:
+    """An encoder for a program that has no registry in memory."""
+    store, link = SchemaStore(), SchemaLink(connection)
+    try:
+        yield MessageEncoder(store, link)
+    finally:
+        store.close()
+        link.close()
 
 
 class MessageEncoder:

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from zhumq.cli import demo_shop as shop
+from zhumq.cli.demo_refunds import can_refund
 from zhumq.cli.demo_traffic import run_traffic
 from zhumq.cli.local_cluster import line_within
 from zhumq.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_HTTP, CommandFailed
@@ -307,7 +308,10 @@ def _print_console(broker: RunningBroker, *, has_pipelines: bool) -> None:
         "topics/deliveries/scheduled": "messages for later",
         "sessions": "a consumer that does not answer: its session is parked",
         "half-messages": "orders by phone, until the bank agrees",
+        "schemas": "the versions of a schema; /topics/refunds/messages has messages with it",
     }
+    if not can_refund():
+        del sights["schemas"]
     if has_pipelines:
         found = "what the inspection has found in the log lines: bursts of errors"
         sights[f"pipelines/inspect-{shop.TOPIC}"] = found

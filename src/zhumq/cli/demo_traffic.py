@@ -13,6 +13,7 @@ from typing import Final
 import zhumq
 import zhumq.aio
 from zhumq.admin.errors import AlreadyExists
+from zhumq.cli import demo_refunds
 from zhumq.client.errors import ClientError
 
 # About 20 messages a second: each order becomes a payment and a delivery.
@@ -26,6 +27,7 @@ NOT_AT_HOME: Final = 0.02  # of the deliveries: tried again after a while
 LATER_EVERY: Final = 40  # orders: such a customer also wants a visit later
 PHONE_SECONDS: Final = 20.0  # between two orders by phone
 BANK_SECONDS: Final = 16.0  # until the bank has decided on one
+REFUND_SECONDS: Final = 5.0  # between two refunds
 RETRY_SECONDS: Final = 5.0
 CHECK_SECONDS: Final = 0.5  # between two calls of `on_check`
 
@@ -34,6 +36,7 @@ TOPICS: Final[dict[str, tuple[int, dict[str, str]]]] = {
     "orders": (3, {"index.keys": "true"}),  # found by customer and by tag
     "payments": (3, {}),
     "deliveries": (2, {"delay.enable": "true"}),
+    demo_refunds.TOPIC: (1, demo_refunds.SETTINGS),
 }
 
 
@@ -115,6 +118,8 @@ class Shop:
             "billing": self.billing,
             "warehouse": self.warehouse,
         }
+        if demo_refunds.can_refund():
+            plain["refunds"] = self.refunds
         pushed = {"couriers": self.couriers, "partner": self.partner, "phone": self.phone}
         return plain | (pushed if has_push else {})
 
@@ -202,6 +207,15 @@ class Shop:
         ) as consumer:
             async for _order in consumer:
                 await asyncio.sleep(PICK_SECONDS)
+
+    async def refunds(self) -> None:
+        """Pays money back now and then, in messages with a schema of the registry."""
+        settings = _named("refunds")
+        async with zhumq.aio.Producer(self._bootstrap, key=zhumq.Text(), settings=settings) as out:
+            with demo_refunds.open_refunds(self._bootstrap) as refunds:
+                for customer, value in refunds:
+                    await out.send(demo_refunds.TOPIC, value, key=customer)
+                    await asyncio.sleep(REFUND_SECONDS)
 
     async def couriers(self) -> None:
         """Share the deliveries. One without an address is rejected, which makes it a dead letter."""

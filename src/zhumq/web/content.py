@@ -86,7 +86,7 @@ def read_content(
         return _encoded(given, given.schema, name, encoder)
     if isinstance(given.json, msgspec.Raw):
         if not _is_json(bytes(given.json)):  # It was not looked into so far.
-            raise invalid(f"{name}.json is not JSON")
+            raise invalid(f"{name} is not JSON")
         return bytes(given.json)
     if isinstance(given.text, str):
         return given.text.encode()
@@ -94,7 +94,7 @@ def read_content(
     try:
         return base64.b64decode(given.base64, validate=True)
     except (binascii.Error, ValueError):
-        raise invalid(f"{name}.base64 is not base64") from None
+        raise invalid(f"{name} is not base64") from None
 
 
 def _encoded(
@@ -114,7 +114,7 @@ def _utf8(json: Any, name: str) -> str:
     try:
         return bytes(json).decode()
     except UnicodeDecodeError:
-        raise invalid(f"{name}.json is not JSON") from None
+        raise invalid(f"{name} is not JSON") from None
 
 
 def show(content: bytes | None, format_: Format, bytes_max: int) -> Content | None:

@@ -151,6 +151,13 @@ def test_every_page_of_the_console_has_something_to_see(tmp_path: Path) -> None:
         wait_for("dead letters", lambda: any(each["left"] > 0 for each in items("dead-letters")))
         kinds = {(each["topic"], each["kind"]) for each in items("producers")}
         assert {("orders", "idempotent"), ("payments", "transactional")} <= kinds
+        wait_for("a refund", lambda: bool(items("topics/refunds/messages?limit=1&decode=true")))
+        (refund,) = items("topics/refunds/messages?limit=1&decode=true")
+        assert (refund["value"]["decoded"]["subject"], refund["value"]["decoded"]["version"]) == (
+            "refunds-value",
+            2,
+        )
+        assert [each["subject"] for each in items("schemas")] == ["refunds-value"]
         key = items("topics/orders/messages?limit=1")[0]["key"]["text"]
         assert items(f"topics/orders/lookup?key={key}")
         # The burst of the first minute: the slow group falls behind, catches up again, and the other one keeps up.

@@ -89,7 +89,11 @@ def test_protobuf_and_json_are_written_as_their_serializers_do(
 @pytest.mark.parametrize(
     ("value", "status", "detail"),
     [
-        ({"text": '{"id": 1}'}, 422, "messages[0].value: it does not fit the latest version of"),
+        (
+            {"text": '{"id": 1}'},
+            422,
+            "of messages[0] the value: it does not fit the latest version of",
+        ),
         ({"text": "{"}, 422, "it is no JSON"),
         ({"text": "NaN"}, 422, "it is no JSON"),
         ({"text": "[" * 100_000}, 422, "nested too deeply"),

@@ -36,6 +36,14 @@ export async function suggestSchemas(fields, topic, isNew) {
   for (const each of fields.querySelectorAll('datalist')) {
     each.replaceChildren(...items.map(({ subject }) => h('option', { value: subject })));
   }
+  const types = new Map(items.map(({ subject, type }) => [subject, type]));
+  for (const part of ['key', 'value']) {
+    const [subject, message] = ['Subject', 'Message'].map((name) => fields.querySelector(`[name="${part}${name}"]`));
+    // Only a .proto file has several messages; what a subject is that is not known here, whoever types it knows.
+    const adapt = () => { message.closest('.field').hidden = (types.get(subject.value) ?? 'PROTOBUF') !== 'PROTOBUF'; };
+    subject.addEventListener('input', adapt);
+    adapt();
+  }
   const has = (part) => items.some(({ subject }) => subject === `${topic}-${part}`);
   const [kind, value, keyKind, key] = ['kind', 'value', 'keyKind', 'key'].map((name) => fields.querySelector(`[name="${name}"]`));
   if (isNew && value.value === '' && kind.value === 'text' && has('value')) kind.value = SCHEMA;

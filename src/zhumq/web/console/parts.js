@@ -49,9 +49,9 @@ export function brokerLink(number) {
 }
 
 /** Where a message is: "orders 3 @ 17". */
-export function messageLink(topic, partition, offset) {
+export function messageLink(topic, partition, offset, text = null) {
   const address = `${path`/topics/${topic}/messages`}?partition=${partition}&offset=${offset}`;
-  return h('a', { href: address }, `${partition} @ ${count(offset)}`);
+  return h('a', { href: address }, text ?? `${partition} @ ${count(offset)}`);
 }
 
 /** A time, with how long ago it is. */
@@ -73,8 +73,8 @@ export function button(text, onclick, attributes) {
 }
 
 /** Nothing is there yet, and how something would come. */
-export function emptyText(text) {
-  return h('p', { class: 'empty' }, text);
+export function emptyText(...children) {
+  return h('p', { class: 'empty' }, ...children);
 }
 
 /** Links to the first and the next page of a list. `address` makes one from a cursor. */

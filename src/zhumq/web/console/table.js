@@ -13,7 +13,7 @@ import { h, keyed, patch } from './dom.js';
 
 /**
  * @template T
- * @param {{caption: string, columns: Column<T>[], key: (item: T) => string, empty?: *}} what
+ * @param {{caption: string, columns: Column<T>[], key: (item: T) => string, empty?: *|(() => *)}} what
  * @returns {{element: HTMLElement, update: (items: T[]) => void}}
  */
 export function table({ caption, columns, key, empty = 'None.' }) {
@@ -21,7 +21,7 @@ export function table({ caption, columns, key, empty = 'None.' }) {
   let sorting = { column: null, isDescending: false };
   const headings = columns.map((column) => heading(column));
   const body = h('tbody', { role: 'rowgroup' });
-  const nothing = h('p', { class: 'empty', hidden: true }, empty);
+  const nothing = h('p', { class: 'empty', hidden: true });
   const grid = h(
     // The roles are said: on a narrow screen the rows are shown as blocks, which would end their being a table.
     'table',
@@ -76,6 +76,7 @@ export function table({ caption, columns, key, empty = 'None.' }) {
       update: drawRow,
     });
     waiting.remove();
+    if (items.length === 0) patch(nothing, typeof empty === 'function' ? empty() : empty);
     nothing.hidden = items.length > 0;
     scroller.hidden = items.length === 0;
   }

@@ -162,8 +162,8 @@ def replay(brokers: Brokers, topic: TopicName, body: Replay) -> Replayed:
 
 def _edited(given: EditedMessage, encoder: MessageEncoder) -> dead_letters.EditedMessage:
     return dead_letters.EditedMessage(
-        key=read_content(given.key, "edited.key", encoder),
-        value=read_content(given.value, "edited.value", encoder),
+        key=read_content(given.key, "the key", encoder),
+        value=read_content(given.value, "the value", encoder),
         headers=tuple(
             (each.name, read_content(each.value, f"the header {each.name!r}"))
             for each in given.headers

@@ -256,19 +256,23 @@ def send_messages(brokers: Brokers, topic: TopicName, body: GivenMessages) -> Se
     problem says how many.
     """
     encoder = brokers.encoder()
-    given = [
-        messages.NewMessage(
-            value=read_content(each.value, f"messages[{index}].value", encoder),
-            key=read_content(each.key, f"messages[{index}].key", encoder),
-            headers=[
-                (header.name, read_content(header.value, f"the header {header.name!r}"))
-                for header in each.headers
-            ],
-            partition=each.partition,
-            timestamp_ms=each.timestamp_ms,
+    given = []
+    for index, each in enumerate(body.messages):
+        # One alone has no number.
+        of = "the" if len(body.messages) == 1 else f"of messages[{index}] the"
+        headers = [
+            (header.name, read_content(header.value, f"{of} header {header.name!r}"))
+            for header in each.headers
+        ]
+        given.append(
+            messages.NewMessage(
+                value=read_content(each.value, f"{of} value", encoder),
+                key=read_content(each.key, f"{of} key", encoder),
+                headers=headers,
+                partition=each.partition,
+                timestamp_ms=each.timestamp_ms,
+            )
         )
-        for index, each in enumerate(body.messages)
-    ]
     _partitions(brokers, topic, None)  # Sending must not create the topic.
     return SentMessages(messages=brokers.sender.send(topic, given))
 

@@ -4,13 +4,16 @@ import { change, get } from '../api.js';
 import { h, patch, withQuery } from '../dom.js';
 import { consequences, field, openDialog } from '../forms.js';
 import { visible } from '../format.js';
-import { badge, button, pager } from '../parts.js';
+import { badge, button, emptyText, pager, problemBox } from '../parts.js';
 import { setAddress } from '../router.js';
 import { table } from '../table.js';
 
 const TYPES = ['TOPIC', 'GROUP', 'CLUSTER', 'TRANSACTIONAL_ID', 'USER'];
 const OPERATIONS = ['READ', 'WRITE', 'CREATE', 'DELETE', 'ALTER', 'DESCRIBE', 'DESCRIBE_CONFIGS', 'ALTER_CONFIGS', 'CLUSTER_ACTION', 'IDEMPOTENT_WRITE', 'TWO_PHASE_COMMIT', 'ALL'];
 const FIELDS = ['resource_type', 'resource_name', 'pattern', 'principal', 'host', 'operation', 'permission'];
+const NO_AUTHORIZER = 'SECURITY_DISABLED';
+const WITHOUT_AUTHORIZER = 'The brokers have no authorizer, so there are no ACLs: everyone who reaches them may do everything.'
+  + ' Start them with --set authorizer.class.name=zhumq --set super.users=User:NAME.';
 
 export default function showAcls(page) {
   const query = {};
@@ -43,14 +46,24 @@ export default function showAcls(page) {
     setAddress(query);
     reading.refresh();
   }
-  page.show(page.heading('ACLs', { actions: [button('Create ACL', createAcl, { class: 'primary' })] }), filters, list.element, pages);
+  const create = button('Create ACL', createAcl, { class: 'primary' });
+  const failure = h('div', null);
+  const shown = h('div', null, filters, list.element, pages);
+  page.show(page.heading('ACLs', { actions: [create] }), failure, shown);
   const reading = page.watch({
     everyMs: 15_000,
     // Those that concern a name: also the ones by a prefix, and by *.
     load: (signal) => get('/acls', { ...query, pattern: query.resource_name ? 'MATCH' : '' }, { signal }),
     show(found) {
+      patch(failure);
+      create.disabled = shown.hidden = false;
       list.update(found.items);
       patch(pages, pager(query.after, found.next, (after) => withQuery('/acls', { ...query, after })));
+    },
+    fail(problem) {
+      const isOff = problem.code === NO_AUTHORIZER;
+      patch(failure, isOff ? emptyText(WITHOUT_AUTHORIZER) : problemBox(problem));
+      create.disabled = shown.hidden = isOff;
     },
   });
 }

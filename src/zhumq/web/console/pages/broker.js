@@ -36,7 +36,11 @@ export default function showBroker(page) {
 
   page.show(
     page.heading(`Broker ${visible(broker)}`, { above: [['Cluster', '/cluster']] }),
-    emptyText('To change one, write it into the settings that the broker is started with, and start it again; some an admin client changes while it runs.'),
+    emptyText(
+      'To change one, write it into the settings that the broker is started with, and start it again. How fast replicas that move are copied is changed while it runs: ',
+      h('a', { href: '/cluster' }, 'Cluster'),
+      '.',
+    ),
     filters,
     list.element,
   );

@@ -46,7 +46,7 @@ export default function showGroup(page) {
   const members = table({
     caption: `Members of ${group}`,
     key: (each) => each.member,
-    empty: 'The group has no members now.',
+    empty: 'The group has no members now: nothing reads for it.',
     columns: [
       { title: 'Member', kind: 'wide', cell: (each) => h('code', null, visible(each.member)), sort: (each) => each.member },
       { title: 'Client', cell: (each) => visible(each.client ?? '–') },
@@ -130,7 +130,7 @@ function progress(offset, step) {
 
 function next(offset) {
   if (offset.committed === null) return 'none';
-  return offset.lag ? messageLink(offset.topic, offset.partition, offset.committed) : count(offset.committed);
+  return offset.lag ? messageLink(offset.topic, offset.partition, offset.committed, count(offset.committed)) : count(offset.committed);
 }
 
 function readers(offset, clients) {

@@ -18,7 +18,7 @@ export default function showHalfMessages(page) {
   const list = table({
     caption: 'Half messages',
     key: (each) => each.id,
-    empty: 'No half message waits for its end.',
+    empty: 'No half message waits for its end. A producer prepares one, consumers do not see it, and the producer commits it or rolls it back.',
     columns: [
       { title: 'Id', cell: (each) => h('code', null, visible(each.id)) },
       { title: 'State', cell: (each) => badge(each.state, KINDS[each.state] ?? 'plain'), sort: (each) => each.state },

@@ -222,7 +222,7 @@ function findings({ cluster, folders, forecasts, deadLetters, parked, halves }) 
 }
 
 function attentionList(found) {
-  if (found.length === 0) return emptyText('Nothing.');
+  if (found.length === 0) return emptyText('Nothing does.');
   return h(
     'ul',
     { class: 'attention' },

@@ -22,7 +22,7 @@ export default function showTopics(page) {
   const list = table({
     caption: 'Topics',
     key: (each) => each.topic,
-    empty: 'No topic has this in its name.',
+    empty: () => (query.search ? 'No topic has this in its name.' : 'There are no topics yet. Create one here, or send to one: brokers create what is not there, unless auto.create.topics.enable is false.'),
     columns: [
       { title: 'Topic', kind: 'wide', cell: (each) => topicLink(each.topic) },
       { title: 'Messages', kind: 'number', cell: (each) => messages(each.topic, figures.get(each.topic)), sort: (each) => figures.get(each.topic)?.messages },

@@ -18,7 +18,7 @@ export default function showTransactions(page) {
   const list = table({
     caption: 'Transactional ids',
     key: (each) => each.transactional_id,
-    empty: 'No such transactional ids.',
+    empty: 'No such transactional ids. A producer with a transactional.id has one here from its first transaction on.',
     columns: [
       { title: 'Transactional id', kind: 'wide', cell: (each) => h('a', { href: path`/transactions/${each.transactional_id}`, class: 'name' }, visible(each.transactional_id)) },
       { title: 'State', cell: (each) => transactionBadge(each.state), sort: (each) => each.state },
