@@ -132,17 +132,15 @@ class MessageSender:
 
     def __init__(self, connection: ClusterConnection) -> None:
         self._waiting = Waiting(connection.bootstrap, connection.security)
-        self._producer = confluent_kafka.Producer(
-            quiet_settings(
-                connection.bootstrap, connection.security, error_cb=self._waiting.on_error
-            )
-            | {
-                "enable.idempotence": True,
-                "linger.ms": 2,
-                "partitioner": "murmur2_random",
-                "message.timeout.ms": int(SEND_SECONDS_MAX * 1000),
-            }
-        )
+        self._settings = quiet_settings(
+            connection.bootstrap, connection.security, error_cb=self._waiting.on_error
+        ) | {
+            "enable.idempotence": True,
+            "linger.ms": 2,
+            "partitioner": "murmur2_random",
+            "message.timeout.ms": int(SEND_SECONDS_MAX * 1000),
+        }
+        self._producer = confluent_kafka.Producer(self._settings)
 
     def send(self, topic: str, messages: Sequence[NewMessage]) -> list[SentMessage]:
         """Send messages to a topic that exists, and wait until they are durable.
@@ -151,10 +149,17 @@ class MessageSender:
         """
         doing = f"send to {topic!r}"
         results: dict[int, SentMessage | KafkaError] = {}
-        with kafka_errors(doing, self._waiting):
-            for index, each in enumerate(messages):
-                self._produce(topic, each, _keep(results, index))
-            self._producer.flush(SEND_SECONDS_MAX + 1)
+        is_sent = False
+        try:
+            with kafka_errors(doing, self._waiting):
+                for index, each in enumerate(messages):
+                    self._produce(topic, each, _keep(results, index))
+                self._producer.flush(SEND_SECONDS_MAX + 1)
+            is_sent = all(isinstance(each, SentMessage) for each in results.values())
+        finally:
+            if not is_sent:
+                # An idempotent producer whose message was refused may send nothing more: the error is fatal to it.
+                self._producer = confluent_kafka.Producer(self._settings)
         sent = [each for each in results.values() if isinstance(each, SentMessage)]
         if len(sent) == len(messages):
             return [

@@ -122,6 +122,42 @@ def test_a_caller_has_the_rights_of_its_acls(
     assert alice.get("/topics", params={"search": topic}).json()["items"] == []
 
 
+def test_messages_are_sent_with_a_schema_by_those_who_may_read_the_registry(
+    admin: httpx.Client, alice: httpx.Client, url: str, topic: str
+) -> None:
+    create(admin, topic, partitions=1)
+    subjects = f"{url}/registry/subjects/{topic}-value/versions"
+    made = httpx.post(subjects, json={"schema": '"string"'}, auth=admin.auth, timeout=SECONDS_MAX)
+    assert made.status_code == 200, made.text
+
+    def answer_to(subject: str) -> httpx.Response:
+        value = {"json": "x", "schema": {"subject": subject}}
+        return alice.post(f"/topics/{topic}/messages", json={"messages": [{"value": value}]})
+
+    def grant(name: str, operation: str) -> None:
+        rule = {"resource_type": "TOPIC", "resource_name": name, "operation": operation}
+        acls = {"acls": [{**rule, "principal": f"User:{USER}"}]}
+        assert admin.post("/acls", json=acls).status_code == 201
+
+    plain = {"messages": [{"value": "x"}]}
+    problem(alice.post(f"/topics/{topic}/messages", json=plain), 403)
+    grant(topic, "WRITE")
+    # The refusal was fatal to the producer that had sent it.
+    sent = alice.post(f"/topics/{topic}/messages", json=plain)
+    assert sent.status_code == 201, sent.text
+    # Whether there is such a subject is not said, either.
+    refusals = [problem(answer_to(each), 403) for each in (f"{topic}-value", "no-such-subject")]
+    assert refusals[0] == refusals[1]
+    assert refusals[0]["code"] == "TOPIC_AUTHORIZATION_FAILED"
+    grant("_schemas", "READ")
+    try:
+        problem(answer_to("no-such-subject"), 404)
+        sent = answer_to(f"{topic}-value")
+        assert sent.status_code == 201, sent.text
+    finally:
+        admin.delete("/acls", params={"principal": f"User:{USER}"})
+
+
 def test_lags_are_of_the_groups_that_the_caller_may_describe(
     admin: httpx.Client, alice: httpx.Client, topic: str
 ) -> None:
