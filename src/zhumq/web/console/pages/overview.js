@@ -9,6 +9,7 @@ import { badge, brokerLink, emptyText, fullness, section, topicLink } from '../p
 import { table } from '../table.js';
 
 const SLOW_MS = 20_000;
+const FOLDERS_MS = 30_000; // a broker adds up all of its partitions for it
 const UNWELL_MAX = 50; // partitions that are listed
 const DISK_FULL = 0.85;
 const FORECAST_MS = 60_000;
@@ -95,7 +96,7 @@ export default function showOverview(page) {
     },
   });
   page.watch({
-    everyMs: 10_000,
+    everyMs: FOLDERS_MS,
     load: (signal) => get('/cluster/data-folders', null, { signal }),
     show(found) {
       known.folders = found;
@@ -138,9 +139,9 @@ export default function showOverview(page) {
 /** What the disk of each broker does, by its history. Folders on one disk have one forecast. */
 async function readForecasts(brokers, signal) {
   const query = { last_ms: FORECAST_HOURS * 3_600_000, points: FORECAST_POINTS };
+  const asked = brokers.slice(0, FORECASTS_MAX).map(async ({ broker }) => [broker, await get('/history/cluster', { ...query, broker }, { signal })]);
   const found = new Map();
-  for (const { broker } of brokers.slice(0, FORECASTS_MAX)) {
-    const { series, step_ms: stepMs } = await get('/history/cluster', { ...query, broker }, { signal });
+  for (const [broker, { series, step_ms: stepMs }] of await Promise.all(asked)) {
     const total = (series.disk_total_bytes ?? []).findLast((each) => each !== null);
     if (total) found.set(broker, diskForecast(series.disk_used_bytes, stepMs, total));
   }
