@@ -33,9 +33,7 @@ def open_refunds(bootstrap: str) -> Iterator[Iterator[tuple[str, bytes]]]:
             register_schema(connection, _CHOICE.subject, each)
         with open_encoder(connection) as encoder:
             yield _refunds(encoder)
-    except (
-        SchemaError
-    ) as error:  # The subject was deleted, or has other versions by now.
+    except SchemaError as error:  # The subject was deleted, or has other versions by now.
         raise Refused(str(error)) from error
     finally:
         connection.close()

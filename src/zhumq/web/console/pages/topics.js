@@ -13,6 +13,7 @@ const PAGE_ROWS = 100;
 const FIGURES_MS = 10_000;
 const RATE_MS_MIN = 4_000; // between two readings: a rate of less is one of chance
 const TYPING_MS = 200;
+const NOTHING_YET = 'There are no topics yet. Create one here, or send to one: brokers create what is not there, unless auto.create.topics.enable is false.';
 
 export default function showTopics(page) {
   const query = { search: page.query.get('search') ?? '', internal: page.query.get('internal') === 'true', after: page.query.get('after') ?? '' };
@@ -22,7 +23,7 @@ export default function showTopics(page) {
   const list = table({
     caption: 'Topics',
     key: (each) => each.topic,
-    empty: () => (query.search ? 'No topic has this in its name.' : 'There are no topics yet. Create one here, or send to one: brokers create what is not there, unless auto.create.topics.enable is false.'),
+    empty: () => (query.search ? 'No topic has this in its name.' : NOTHING_YET),
     columns: [
       { title: 'Topic', kind: 'wide', cell: (each) => topicLink(each.topic) },
       { title: 'Messages', kind: 'number', cell: (each) => messages(each.topic, figures.get(each.topic)), sort: (each) => figures.get(each.topic)?.messages },
