@@ -22,7 +22,7 @@ SOURCES := $(wildcard src tests examples tools simulation chaos benchmarks confo
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test thorough long check static kcat chromium jdbc conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench filters lookup schemas pending-delays scale spark-chaos spark-sink-chaos spark-sinks spark-volume archive-volume shop-day supply-chain package package-test docs site patterns recording console-speed clean
+.PHONY: help run test thorough long check static kcat chromium jdbc conformance million sim chaos txn-chaos corrupt delivery-chaos push-chaos proto fuzz attack bench delays filters lookup schemas pending-delays scale spark-chaos spark-sink-chaos spark-sinks spark-volume archive-volume shop-day supply-chain package package-test docs site patterns recording console-speed clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1|/' | \

@@ -14,7 +14,7 @@ import reference
 from reference import table
 
 if TYPE_CHECKING:
-    from zhumq.broker.http import Metric
+    from zhumq.model.metric import Metric
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCE = REPOSITORY / "src" / "zhumq"

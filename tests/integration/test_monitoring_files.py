@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from zhumq.broker.http import Metric
 from zhumq.broker.metrics import cluster_metrics
 from zhumq.cluster.store import SessionState
 from zhumq.metadata.image import ClusterImage
 from zhumq.model.ids import BrokerId
+from zhumq.model.metric import Metric
 from zhumq.testing.broker import broker
 from zhumq.web.pipeline_metrics import pipeline_metrics
 

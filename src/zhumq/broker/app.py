@@ -14,7 +14,6 @@ from zhumq.broker.config import BrokerConfig
 from zhumq.broker.dispatch import Dispatcher
 from zhumq.broker.handlers.produce import ProduceHandler
 from zhumq.broker.housekeeping import broker_chores, do_chores
-from zhumq.broker.http import Metric
 from zhumq.broker.kept_ports import keep_ports, port_name, with_kept_ports
 from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen, endpoint_of
 from zhumq.broker.quota_settings import quota_sampling
@@ -42,6 +41,7 @@ from zhumq.metadata.image import Broker, Endpoint
 from zhumq.metadata.topics import MODE_SETTING, TopicLimits
 from zhumq.model.address import Address
 from zhumq.model.errors import BrokerError
+from zhumq.model.metric import Metric
 from zhumq.model.replication_mode import Mode
 from zhumq.net.limits import Counters, Limits
 from zhumq.net.listener import CannotBind, Listener

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from zhumq.broker.http import Metric
 from zhumq.coordinators.delay_mover import DelayMover
 from zhumq.delays.shard import DelayShard
+from zhumq.model.metric import Metric
 
 
 def delay_metrics(shards: Sequence[DelayShard], mover: DelayMover, now_ms: int) -> Iterable[Metric]:

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from zhumq.broker.http import Metric, escape_label
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.delivery_service import DeliveryService
 from zhumq.coordinators.offset_times import Place
 from zhumq.coordinators.share_partition_delivery import SharePartitionDelivery
+from zhumq.model.metric import Metric, escape_label
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.share.push_session import SessionState
 from zhumq.share.shard import DeliveryShard

@@ -6,7 +6,6 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from zhumq.broker.housekeeping import Chore
-from zhumq.broker.http import Metric, escape_label
 from zhumq.cluster.store import MetadataStore
 from zhumq.coordinators.offset_times import Place
 from zhumq.groups.offsets import CommittedOffsets
@@ -14,6 +13,7 @@ from zhumq.groups.persisted import CommittedOffset, OffsetKey
 from zhumq.host.clock import Clock
 from zhumq.metadata.leadership import LogEnds
 from zhumq.model.ids import TopicPartition
+from zhumq.model.metric import Metric, escape_label
 from zhumq.replication.replica_manager import ReplicaManager
 
 SAMPLES_MAX: Final = 10_000  # of a broker; a scrape is made while clients wait

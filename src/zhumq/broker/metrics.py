@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 from zhumq.broker.authentication import Authentication
 from zhumq.broker.dispatch import Dispatcher
-from zhumq.broker.http import Metric
 from zhumq.cluster.store import SessionState
 from zhumq.coordinators.half_message_mover import HalfMessageMover
 from zhumq.coordinators.half_message_service import HalfMessageService
@@ -20,6 +19,7 @@ from zhumq.half_messages.shard import HalfShard
 from zhumq.metadata.image import NO_BROKER, ClusterImage
 from zhumq.model.errors import BrokerError
 from zhumq.model.ids import BrokerId, TopicPartition
+from zhumq.model.metric import Metric
 from zhumq.net.listener import Listener
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.disk_room import DiskRoom

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import accumulate
 
-from zhumq.broker.http import Metric
+from zhumq.model.metric import Metric
 from zhumq.net.request_times import BOUNDS, RequestTimes
 from zhumq.protocol.api import APIS, ApiKey
 

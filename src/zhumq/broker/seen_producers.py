@@ -7,9 +7,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from zhumq.broker.housekeeping import Chore
-from zhumq.broker.http import Metric
 from zhumq.host.clock import Clock
 from zhumq.model.ids import NO_PRODUCER_ID, TopicPartition
+from zhumq.model.metric import Metric
 from zhumq.net.service import ConnectionInfo
 from zhumq.records.batch import HEADER, HEADER_BYTES, BatchHeader
 

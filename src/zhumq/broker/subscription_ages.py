@@ -6,8 +6,8 @@ from itertools import islice
 from zhumq.broker.delivery_metrics import Behind
 from zhumq.broker.group_lag import PLACES_PER_SAMPLE_MAX, SAMPLE_MS, Times
 from zhumq.broker.housekeeping import Chore
-from zhumq.broker.http import Metric, escape_label
 from zhumq.host.clock import Clock
+from zhumq.model.metric import Metric, escape_label
 
 
 class SubscriptionAges:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from zhumq.broker.http import Metric
 from zhumq.model.ids import TopicPartition
+from zhumq.model.metric import Metric
 from zhumq.replication.partition import Partition
 from zhumq.replication.replica_manager import ReplicaManager
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
-from zhumq.broker.http import Metric, escape_label
+from zhumq.model.metric import Metric, escape_label
 from zhumq.web.resources.pipelines import PipelineRun, SinkRun
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -9,7 +9,8 @@ import pytest
 import uvloop
 
 from zhumq.broker import http
-from zhumq.broker.http import CONNECTIONS_MAX, HttpServer, Metric
+from zhumq.broker.http import CONNECTIONS_MAX, HttpServer
+from zhumq.model.metric import Metric
 
 DEADLINE_SECONDS = 20.0
 MANY = CONNECTIONS_MAX + 20

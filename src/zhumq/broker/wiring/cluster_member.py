@@ -11,7 +11,6 @@ from functools import partial
 from typing import Final
 
 from zhumq.broker.config import BrokerConfig
-from zhumq.broker.http import Metric
 from zhumq.broker.listening import DRAIN_SECONDS, cannot_listen, endpoint_of
 from zhumq.broker.metrics import cluster_metrics, membership_problems, unserved_partitions
 from zhumq.broker.settings import MOVE_RATE_SETTING
@@ -38,6 +37,7 @@ from zhumq.model.ids import (
     BrokerId,
     TopicPartition,
 )
+from zhumq.model.metric import Metric
 from zhumq.model.replication_mode import Mode
 from zhumq.model.settings import Settings
 from zhumq.model.topic_config import topic_settings

@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Iterable
 from typing import Self
 
-from zhumq.broker.http import Metric
 from zhumq.broker.wiring.delay_coordinator import DelayCoordinator
 from zhumq.broker.wiring.delivery import DeliveryCoordinator
 from zhumq.broker.wiring.foundation import Foundation
@@ -14,6 +13,7 @@ from zhumq.broker.wiring.lookup import Lookups
 from zhumq.broker.wiring.schemas import SchemaChecks
 from zhumq.broker.wiring.transaction_coordinator import TransactionCoordinator, open_markers
 from zhumq.model.ids import CONSUMER_OFFSETS_TOPIC, DELAYED_MESSAGES_TOPIC, HALF_MESSAGES_TOPIC
+from zhumq.model.metric import Metric
 
 
 class Coordinators:

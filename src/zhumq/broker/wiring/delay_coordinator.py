@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 
 from zhumq.broker.delay_metrics import delay_metrics
-from zhumq.broker.http import Metric
 from zhumq.broker.wiring.foundation import Foundation
 from zhumq.broker.wiring.transaction_coordinator import TransactionCoordinator
 from zhumq.coordinators.delay_intake import DelayIntake
@@ -16,6 +15,7 @@ from zhumq.delays.requests import refusal
 from zhumq.delays.shard import DelayShard
 from zhumq.metadata.image import ClusterImage
 from zhumq.model.ids import DELAYED_MESSAGES_TOPIC
+from zhumq.model.metric import Metric
 
 
 class DelayCoordinator:

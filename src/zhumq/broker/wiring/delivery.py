@@ -11,7 +11,6 @@ from zhumq.broker.handlers.group_configs import GroupConfigsHandler, ShareGroupS
 from zhumq.broker.handlers.share import ShareHandler
 from zhumq.broker.handlers.share_groups import ShareGroupsHandler
 from zhumq.broker.handlers.share_offsets import ShareOffsetsHandler
-from zhumq.broker.http import Metric
 from zhumq.broker.settings import BROKER_SETTINGS
 from zhumq.broker.share_sessions import ShareSessions
 from zhumq.broker.subscription_ages import SubscriptionAges
@@ -25,6 +24,7 @@ from zhumq.coordinators.group_positions import GroupPositions
 from zhumq.coordinators.runtime import CoordinatorRuntime
 from zhumq.metadata.image import ClusterImage
 from zhumq.model.ids import SHARE_GROUP_STATE_TOPIC
+from zhumq.model.metric import Metric
 from zhumq.model.settings import Settings
 from zhumq.protocol.api import ApiKey
 from zhumq.protocol.messages.delivery_state import (

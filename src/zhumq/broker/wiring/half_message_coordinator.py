@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from zhumq.broker.http import Metric
 from zhumq.broker.metrics import half_message_metrics
 from zhumq.broker.wiring.foundation import STATE_BATCH_BYTES_MAX, Foundation
 from zhumq.broker.wiring.transaction_coordinator import TransactionCoordinator
@@ -13,6 +12,7 @@ from zhumq.half_messages.requests import refusal
 from zhumq.half_messages.settings import HalfSettings
 from zhumq.half_messages.shard import HalfShard
 from zhumq.model.ids import HALF_MESSAGES_TOPIC
+from zhumq.model.metric import Metric
 from zhumq.storage.schema_ids import KnownSchemas
 
 _TOPICS_REMEMBERED_MAX = 10_000

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from zhumq.broker.authentication import Authentication
 from zhumq.broker.authorization import AclAuthorization
 from zhumq.broker.dispatch import Dispatcher
-from zhumq.broker.http import HttpServer, Metric
+from zhumq.broker.http import HttpServer
 from zhumq.broker.listener_config import ListenerConfig
 from zhumq.broker.listening import cannot_listen, tls_source
 from zhumq.broker.metrics import (
@@ -22,6 +22,7 @@ from zhumq.broker.wiring.coordinators import Coordinators
 from zhumq.broker.wiring.membership import Membership
 from zhumq.broker.wiring.observation import Observation
 from zhumq.model.ids import BrokerId
+from zhumq.model.metric import Metric
 from zhumq.net.listener import Listener
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.storage.disk_room import DiskRoom

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from zhumq.broker.http import Metric
 from zhumq.broker.metrics import lookup_metrics
 from zhumq.broker.wiring.foundation import Foundation
 from zhumq.coordinators.key_indexer import KeyIndexer
 from zhumq.coordinators.key_lookup import LookupService
 from zhumq.coordinators.lookup_route import RoutedLookups
 from zhumq.metadata.image import ClusterImage
+from zhumq.model.metric import Metric
 
 
 class Lookups:

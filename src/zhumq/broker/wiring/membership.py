@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from zhumq.broker.http import Metric
 from zhumq.cluster.local_store import BROKER_EPOCH, LocalStore
 from zhumq.cluster.store import MetadataStore
 from zhumq.metadata.image import Broker
 from zhumq.model.address import Address
+from zhumq.model.metric import Metric
 from zhumq.replication.replica_manager import ReplicaManager
 from zhumq.replication.replication import Replication
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from zhumq.broker.history import History, Levels, Sampler, lags_by_group
 from zhumq.broker.housekeeping import Chore
-from zhumq.broker.http import Metric
 from zhumq.broker.metrics import PartitionCounts, partition_counts
 from zhumq.broker.seen_producers import SeenProducers
 from zhumq.broker.traffic import Traffic
 from zhumq.broker.wiring.coordinators import Coordinators
 from zhumq.broker.wiring.foundation import Foundation
 from zhumq.history.ring import FINE
+from zhumq.model.metric import Metric
 from zhumq.net.limits import Counters
 from zhumq.storage.disk_room import DiskRoom
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from zhumq.broker.http import Metric
 from zhumq.broker.metrics import schema_metrics
 from zhumq.broker.wiring.foundation import Foundation
 from zhumq.coordinators.schema_ids import SchemaIds
 from zhumq.coordinators.schema_route import RoutedSchemaIds
 from zhumq.coordinators.schema_validation import SchemaValidation
 from zhumq.metadata.image import ClusterImage
+from zhumq.model.metric import Metric
 
 
 class SchemaChecks:

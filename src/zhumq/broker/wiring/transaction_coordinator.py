@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from zhumq.broker.http import Metric
 from zhumq.broker.metrics import transaction_metrics
 from zhumq.broker.wiring.foundation import STATE_BATCH_BYTES_MAX, Foundation
 from zhumq.coordinators.broker_transactions import BrokerTransactions
@@ -12,6 +11,7 @@ from zhumq.coordinators.runtime import CoordinatorRuntime
 from zhumq.coordinators.transaction_route import RoutedTransactions
 from zhumq.coordinators.transaction_service import TransactionRuntime, TransactionService, refusal
 from zhumq.model.ids import TRANSACTION_STATE_TOPIC
+from zhumq.model.metric import Metric
 from zhumq.transactions.shard import TransactionSettings, TransactionShard
 
 _OWN_TIMEOUT_MS = 60_000
