@@ -145,7 +145,7 @@ def test_messages_are_sent_with_a_schema_by_those_who_may_read_the_registry(
     # The refusal was fatal to the producer that had sent it.
     sent = alice.post(f"/topics/{topic}/messages", json=plain)
     assert sent.status_code == 201, sent.text
-    # Whether there is such a subject is not said, either.
+    # Nor does a refusal show whether there is such a subject.
     refusals = [problem(answer_to(each), 403) for each in (f"{topic}-value", "no-such-subject")]
     assert refusals[0] == refusals[1]
     assert refusals[0]["code"] == "TOPIC_AUTHORIZATION_FAILED"

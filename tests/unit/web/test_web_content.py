@@ -59,8 +59,8 @@ def test_text_base64_and_null_are_sent_as_bytes() -> None:
     [
         (GivenContent(), "exactly one"),
         (GivenContent(text="", base64=""), "exactly one"),
-        (GivenContent(base64="?"), "value.base64 is not base64"),
-        (GivenContent(json=msgspec.Raw(b'"\xff"')), "value.json is not JSON"),
+        (GivenContent(base64="?"), "value is not base64"),
+        (GivenContent(json=msgspec.Raw(b'"\xff"')), "value is not JSON"),
     ],
 )
 def test_other_contents_are_refused_by_the_name_of_the_field(
