@@ -1,4 +1,4 @@
-"""Finds modules of src that import each other in a circle when they are loaded."""
+"""Finds modules of src that import each other in a circle."""
 
 import ast
 import graphlib
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def find_circle(root: Path) -> list[str]:
-    """The modules of one circle of imports, or nothing. Imports for type checkers and in functions do not count."""
+    """The modules of one circle of imports, or nothing. Imports for type checkers do not count; those in functions do."""
     modules = {_name(path, root): path for path in root.rglob("*.py")}
     graph = {
         name: {each for each in _imported(ast.parse(path.read_text()), modules) if each != name}
@@ -35,5 +35,5 @@ def _imported(node: ast.AST, modules: dict[str, Path]) -> Iterator[str]:
             yield from {alias.name for alias in child.names} & modules.keys()
         elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
             yield from _imported(ast.Module(body=child.orelse, type_ignores=[]), modules)
-        elif not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+        else:
             yield from _imported(child, modules)

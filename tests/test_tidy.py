@@ -203,8 +203,9 @@ def test_no_modules_import_each_other_in_a_circle(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("from typing import TYPE_CHECKING\nimport b\n")
     (tmp_path / "b.py").write_text("if TYPE_CHECKING:\n    import a\n")
     assert find_circle(tmp_path) == []
-    (tmp_path / "b.py").write_text("import a\n")
-    assert sorted(set(find_circle(tmp_path))) == ["a", "b"]
+    for back in ("import a\n", "def later():\n    import a\n"):
+        (tmp_path / "b.py").write_text(back)
+        assert sorted(set(find_circle(tmp_path))) == ["a", "b"]
 
 
 def test_partition_is_the_only_way_to_a_log() -> None:

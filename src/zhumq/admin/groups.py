@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, ConsumerGroupListing
 
 from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import AdminError, InUse, NotFound
-from zhumq.admin.offsets import Position, committed_offsets, known_ends, resolve_offsets
+from zhumq.admin.offsets import Position, known_ends, resolve_offsets
 from zhumq.admin.subscriptions import SubscriptionGroup, known_subscriptions
 from zhumq.admin.topics import led_places, topic_partitions
 
@@ -270,6 +270,16 @@ def reset_offsets(
         )
         for number in numbers
     ]
+
+
+def committed_offsets(connection: ClusterConnection, group: str) -> dict[tuple[str, int], int]:
+    """The committed offsets of a group by topic and partition."""
+    from zhumq.admin.group_requests import fetch_offsets  # noqa: PLC0415 - as above
+
+    found = fetch_offsets(connection, [group])[group]
+    if isinstance(found, AdminError):
+        raise found
+    return found
 
 
 def delete_offsets(connection: ClusterConnection, group: str, topic: str) -> list[int]:

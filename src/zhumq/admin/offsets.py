@@ -1,4 +1,4 @@
-"""Offsets of a topic's partitions: positions resolved to offsets, and a group's committed offsets."""
+"""Offsets of a topic's partitions: positions resolved to offsets, and where logs begin and end."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from zhumq.admin.connection import ClusterConnection
-from zhumq.admin.errors import AdminError
 from zhumq.model.isolation import Isolation
 
 
@@ -57,17 +56,6 @@ def resolve_offsets(
         partition: min(max(position.offset, earliest[partition]), latest[partition])
         for partition in numbers
     }
-
-
-def committed_offsets(connection: ClusterConnection, group: str) -> dict[tuple[str, int], int]:
-    """The committed offsets of a group by topic and partition."""
-    # Imported here: other operations on offsets need no codecs.
-    from zhumq.admin.group_requests import fetch_offsets  # noqa: PLC0415
-
-    found = fetch_offsets(connection, [group])[group]
-    if isinstance(found, AdminError):
-        raise found
-    return found
 
 
 def known_starts(

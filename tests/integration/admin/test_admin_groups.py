@@ -14,8 +14,8 @@ from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.dead_letters import DeadLetterCount, ReasonCount
 from zhumq.admin.errors import InUse, NotFound
 from zhumq.admin.group_lags import GroupLag, group_lags, lag_of
-from zhumq.admin.groups import GroupOffset, GroupSummary, OffsetChange
-from zhumq.admin.offsets import Position, committed_offsets
+from zhumq.admin.groups import GroupOffset, GroupSummary, OffsetChange, committed_offsets
+from zhumq.admin.offsets import Position
 from zhumq.admin.topic_groups import names_of_topic_groups, topic_groups
 from zhumq.admin.topics import create_topic, delete_topic, describe_topic
 from zhumq.client.message import Message

@@ -9,7 +9,8 @@ from zhumq.admin import connection as connection_module
 from zhumq.admin import groups
 from zhumq.admin.connection import ClusterConnection
 from zhumq.admin.errors import Unavailable
-from zhumq.admin.offsets import Position, committed_offsets
+from zhumq.admin.groups import committed_offsets
+from zhumq.admin.offsets import Position
 from zhumq.admin.topics import create_topic
 from zhumq.testing.process import broker_process
 
