@@ -3,7 +3,8 @@
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 
-from zhumq.host.disk import Buffer, DiskFile
+from zhumq.host.disk import DiskFile
+from zhumq.model.buffers import Buffer
 from zhumq.model.errors import (
     BrokerError,
     CorruptMessage,
@@ -177,7 +178,7 @@ class MemoryLog:
         return Appended(offset, offset, stamp, self.log_start_offset, False)
 
     def append_each(
-        self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
+        self, batches: Sequence[bytes | memoryview], *, leader_epoch: int, now_ms: int
     ) -> AppendedRun:
         self._check_online()
         offsets: list[int] = []

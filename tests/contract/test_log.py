@@ -1,6 +1,7 @@
 """The contract of a log: every layout on disk passes it, and so does the log in memory of other tests."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -181,12 +182,17 @@ def test_a_batch_that_does_not_follow_its_producers_last_one_is_refused(log: Log
     assert log.producer_state.producers[7].next_sequence == 1
 
 
-def test_batches_of_several_clients_go_in_with_one_write(log: Log) -> None:
+@pytest.mark.parametrize("form", [bytes, memoryview])
+def test_batches_of_several_clients_go_in_with_one_write(
+    log: Log, form: Callable[[bytes], bytes | memoryview]
+) -> None:
     append(log, b"before")
     data = [make_batch(b"a", b"b"), numbered(0, b"c"), numbered(1, b"d")]
-    run = log.append_each([memoryview(each) for each in data], leader_epoch=3, now_ms=NOW_MS)
+    run = log.append_each([form(each) for each in data], leader_epoch=3, now_ms=NOW_MS)
     assert run == AppendedRun([1, 3, 4], -1, 0, sum(map(len, data)), None)
     assert read_values(log, 1) == [b"a", b"b", b"c", b"d"]
+    for offset, values in ((2, [b"a", b"b", b"c", b"d"]), (3, [b"c", b"d"]), (4, [b"d"])):
+        assert read_values(log, offset) == values
     assert (log.epoch_of(0), log.epoch_of(1)) == (0, 3)
     assert log.producer_state.producers[7].next_sequence == 2
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from zhumq.model.buffers import Buffer
 from zhumq.model.errors import DataDirUnusable, DiskFull, StorageFailed
-
-Buffer = bytes | bytearray | memoryview
 
 # Messages and salted credentials are in these files: only the broker's user reads them.
 FILE_MODE = 0o600

@@ -5,13 +5,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
+from zhumq.model.buffers import Buffer
 from zhumq.net.limits import Counters
 from zhumq.net.sendfile import FileRegion, FileSender, read_region, split_region
 from zhumq.net.tls_stream import WRITE_BYTES as TLS_WRITE_BYTES
 from zhumq.net.tls_stream import TlsStream
 from zhumq.protocol.api import Part
-
-Buffer = bytes | bytearray | memoryview
 
 # Below this, copying a region through this process costs no more than a sendfile call.
 SENDFILE_BYTES_MIN = 32 * 1024

@@ -294,22 +294,25 @@ class Connection(asyncio.Protocol):
             is_quick = self._pace == QUICK
             worked = 0.0 if is_quick else thread_time()
             begun = monotonic()
-            key = backlog[0][:2]
+            run = self._next_run(turn)
             try:
-                count, answer = owner.service.handle(self._next_run(turn), self.info)
+                count, answer = owner.service.handle(run, self.info)
             except Exception as error:
                 backlog.popleft()
                 self._counters.requests_in_flight -= 1
                 self._fail(error)
                 return
-            size = 0
-            for _ in range(count):
-                size += len(backlog.popleft()) + FRAME_SIZE_BYTES
+            size = FRAME_SIZE_BYTES * count + sum(map(len, run[:count]))
+            if count == len(backlog):
+                backlog.clear()
+            else:
+                for _ in range(count):
+                    backlog.popleft()
             turn -= count
             held = (monotonic() - begun if is_quick else thread_time() - worked) / count
             if held > SLOW_SECONDS or not is_quick:
                 self._pace = self._owner.lane.next_pace(self._pace, held)
-            self._take_answer(count, size, key, begun, answer)
+            self._take_answer(count, size, run[0][:2], begun, answer)
         self._answers.flush()
         # Where a limit holds requests back, `_pump` is called once there is room again.
         if backlog and self._may_serve and not self._serving_scheduled:

@@ -8,6 +8,7 @@ from typing import Final
 BOUNDS: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 )  # fmt: skip
+_FIRST_BOUND: Final = BOUNDS[0]
 
 
 class ApiTimes:
@@ -30,10 +31,12 @@ class RequestTimes:
 
     def record(self, key: bytes, seconds: float, count: int) -> None:
         """Count requests that were answered together. The key is the first two bytes of their frames."""
-        times = self._by_key.get(key)
-        if times is None:
+        try:
+            times = self._by_key[key]
+        except KeyError:
             times = self._by_key[key] = ApiTimes()
-        times.counts[bisect_left(BOUNDS, seconds)] += count
+        # Most requests are in the first bucket.
+        times.counts[0 if seconds <= _FIRST_BOUND else bisect_left(BOUNDS, seconds)] += count
         times.seconds += seconds * count
 
     def __iter__(self) -> Iterator[tuple[int, ApiTimes]]:

@@ -6,9 +6,8 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
+from zhumq.model.buffers import Buffer
 from zhumq.net.handshakes import Handshakes
-
-Buffer = bytes | bytearray | memoryview
 
 # A good size of one write: pieces of it are encrypted, and go to the socket together.
 WRITE_BYTES: Final = 128 * 1024

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
+from zhumq.model.buffers import COPIED_BYTES_MAX
 from zhumq.protocol.compiler import Encode, compile_encoder, use_encoder
 from zhumq.protocol.messages.produce import ProduceResponse
 from zhumq.protocol.primitives import (
@@ -61,7 +62,8 @@ def install() -> None:
 
 
 # Version, correlation id, acks, timeout, the topic's name or id as sent, partition, records.
-OneProduce = tuple[int, int, int, int, bytes, int, memoryview]
+Records = bytes | memoryview
+OneProduce = tuple[int, int, int, int, bytes, int, Records]
 
 
 def parse_one(frame: bytes) -> OneProduce | None:
@@ -82,7 +84,11 @@ def parse_one(frame: bytes) -> OneProduce | None:
             return None
     except BAD_BYTES:
         return None
-    return None if found is None else (version, correlation_id, *found)
+    if found is None:
+        return None
+    acks, timeout_ms, topic, index, begin, end = found
+    records = _cut(frame, begin, end)
+    return version, correlation_id, acks, timeout_ms, topic, index, records
 
 
 class ProduceRun(NamedTuple):
@@ -95,7 +101,7 @@ class ProduceRun(NamedTuple):
     topic: bytes
     partition: int
     correlation_ids: list[int]
-    records: list[memoryview]
+    records: list[Records]
 
     @property
     def client_id(self) -> str | None:
@@ -116,25 +122,28 @@ def parse_run(frames: Sequence[bytes]) -> ProduceRun | None:
     version, correlation_id, acks, timeout_ms, topic, index, records = one
     ids = [correlation_id]
     run = ProduceRun(first, version, acks, timeout_ms, topic, index, ids, [records])
+    if len(frames) == 1:
+        return run
     legacy = version in LEGACY_VERSIONS
     trailer = b"" if legacy else _NO_TAGS
-    records_at = len(first) - len(records) - len(trailer)
+    end = len(first) - len(trailer)
+    begin = end - len(records)
     # Only the length of the records is between what all frames share and the records.
-    length = len(records)
-    length_at = records_at - (4 if legacy else len(encode_uvarint(length + 1)))
+    length_at = begin - (4 if legacy else len(encode_uvarint(len(records) + 1)))
     key_and_version = first[:_CORRELATION_AT]
     shared = first[_CLIENT_AT:length_at]
-    length_field = first[length_at:records_at]
+    shared_with_length = first[_CLIENT_AT:begin]
+    size = len(first)
     for frame in frames[1:]:
-        if frame[_CLIENT_AT:length_at] != shared or not frame.startswith(key_and_version):
+        if not frame.startswith(key_and_version):
             break
         if (
-            len(frame) == len(first)
-            and frame[length_at:records_at] == length_field
+            len(frame) == size
+            and frame[_CLIENT_AT:begin] == shared_with_length
             and frame.endswith(trailer)
         ):
-            run.records.append(memoryview(frame)[records_at : records_at + length])
-        elif (other := parse_one(frame)) is not None:
+            run.records.append(_cut(frame, begin, end))
+        elif frame[_CLIENT_AT:length_at] == shared and (other := parse_one(frame)) is not None:
             run.records.append(other[-1])
         else:
             break
@@ -142,7 +151,15 @@ def parse_run(frames: Sequence[bytes]) -> ProduceRun | None:
     return run
 
 
-_Found = tuple[int, int, bytes, int, memoryview]
+def _cut(frame: bytes, begin: int, end: int) -> Records:
+    """A part of a frame."""
+    if end - begin <= COPIED_BYTES_MAX:
+        return frame[begin:end]
+    return memoryview(frame)[begin:end]
+
+
+# Acks, timeout, topic, partition, begin and end of the records.
+_Found = tuple[int, int, bytes, int, int, int]
 
 
 def _find_legacy(frame: bytes, position: int) -> _Found | None:
@@ -155,7 +172,7 @@ def _find_legacy(frame: bytes, position: int) -> _Found | None:
     records_at = at + _LEGACY_PARTITION.size
     if partitions != 1 or size < 0 or records_at + size != len(frame):
         return None
-    return acks, timeout_ms, frame[name_at:at], index, memoryview(frame)[records_at:]
+    return acks, timeout_ms, frame[name_at:at], index, records_at, len(frame)
 
 
 def _find_named(frame: bytes, position: int) -> _Found | None:
@@ -172,7 +189,7 @@ def _find_named(frame: bytes, position: int) -> _Found | None:
     # Equal only if the records end three bytes before the frame does.
     if partitions != 2 or not size or frame[end : end + 4] != _NO_TAGS:
         return None
-    return acks, timeout_ms, frame[name_at:at], index, memoryview(frame)[records_at:end]
+    return acks, timeout_ms, frame[name_at:at], index, records_at, end
 
 
 def _find_by_id(frame: bytes, position: int) -> _Found | None:
@@ -187,7 +204,7 @@ def _find_by_id(frame: bytes, position: int) -> _Found | None:
     end = records_at + size - 1
     if not size or frame[end : end + 4] != _NO_TAGS:
         return None
-    return acks, timeout_ms, topic_id, index, memoryview(frame)[records_at:end]
+    return acks, timeout_ms, topic_id, index, records_at, end
 
 
 def _response_encoder(version: int) -> Encode:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from zhumq.model.buffers import Buffer
 from zhumq.model.errors import CorruptMessage
 from zhumq.records.codecs import (
     DECOMPRESSED_BYTES_MAX,
-    Buffer,
     Compression,
     compression_of,
     crc32c,

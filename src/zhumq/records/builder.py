@@ -4,6 +4,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
+from zhumq.model.buffers import Buffer
 from zhumq.records.batch import (
     BATCH_LENGTH_MIN,
     COMPRESSION_MASK,
@@ -17,7 +18,7 @@ from zhumq.records.batch import (
     Record,
     TimestampType,
 )
-from zhumq.records.codecs import Buffer, Compression, compress, crc32c
+from zhumq.records.codecs import Compression, compress, crc32c
 
 # The two parts of a header, without and with the checksum; see `zhumq.records.batch`.
 UNCHECKED: Final = struct.Struct(">qiibI")

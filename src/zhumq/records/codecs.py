@@ -7,9 +7,8 @@ from enum import IntEnum
 import cramjam
 from crc32c import crc32c as crc32c  # noqa: PLC0414 - the one name the other rooms import
 
+from zhumq.model.buffers import Buffer
 from zhumq.model.errors import CorruptMessage, UnsupportedCompressionType
-
-Buffer = bytes | bytearray | memoryview
 
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024  # for a batch; Kafka bounds it by the fetch size only
 GUESSED_RATIO = 4  # the first buffer is this many times the compressed size

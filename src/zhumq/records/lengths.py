@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from zhumq.model.buffers import Buffer
 from zhumq.model.errors import CorruptMessage
 
 LENGTH_BYTES_MAX: Final = 5  # a varint of 32 bits
@@ -23,7 +24,7 @@ _STEPS: Final = tuple(
 )
 
 
-def check_lengths(payload: bytes | memoryview, count: int) -> None:
+def check_lengths(payload: Buffer, count: int) -> None:
     """Raise CorruptMessage unless the payload is exactly this many consecutive records.
 
     Each record is | length varint | that many bytes |; those bytes are not checked.
@@ -36,7 +37,7 @@ def check_lengths(payload: bytes | memoryview, count: int) -> None:
         raise CorruptMessage(f"the records of a batch end at byte {position} of {len(payload)}")
 
 
-def end_of_many(payload: bytes | memoryview, count: int) -> int:
+def end_of_many(payload: Buffer, count: int) -> int:
     """The position behind the first `count` records, in runs of records of one length.
 
     It may be behind the payload. Raises IndexError or CorruptMessage if there are fewer.
@@ -64,7 +65,7 @@ def end_of_many(payload: bytes | memoryview, count: int) -> int:
     return position
 
 
-def end_of(payload: bytes | memoryview, position: int, count: int) -> int:
+def end_of(payload: Buffer, position: int, count: int) -> int:
     """The position behind `count` records, checked one by one: the cheapest way for up to FEW records.
 
     Raises IndexError or CorruptMessage if there are fewer.
@@ -82,7 +83,7 @@ def end_of(payload: bytes | memoryview, position: int, count: int) -> int:
     return position
 
 
-def _step(payload: bytes | memoryview, position: int) -> tuple[int, int]:
+def _step(payload: Buffer, position: int) -> tuple[int, int]:
     """The distance from the record at this position to the next one, and the bytes of its length field."""
     value = payload[position]
     if value & 1:

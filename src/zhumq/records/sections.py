@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from zhumq.model.buffers import Buffer
 from zhumq.model.errors import CorruptMessage
 from zhumq.records.batch import (
     BATCH_LENGTH_MIN,
@@ -13,7 +14,7 @@ from zhumq.records.batch import (
     RecordBatch,
     decode_header,
 )
-from zhumq.records.codecs import Buffer, crc32c, decompress
+from zhumq.records.codecs import crc32c, decompress
 from zhumq.records.control import MarkerType, decode_end_marker
 
 

@@ -268,7 +268,7 @@ class Partition(PartitionLog):
         self._written(MARKER_BATCH_BYTES)
         return appended
 
-    def append_each(self, batches: Sequence[memoryview], now_ms: int) -> AppendedRun:
+    def append_each(self, batches: Sequence[bytes | memoryview], now_ms: int) -> AppendedRun:
         """Append the first of several requests in one write, up to one that is refused or a repeat.
 
         Raises what refuses them all.
@@ -285,7 +285,7 @@ class Partition(PartitionLog):
             return run._replace(last=self._order.error_for(run.last, now_ms))
         return run
 
-    def _append_first(self, batches: Sequence[memoryview], now_ms: int) -> AppendedRun:
+    def _append_first(self, batches: Sequence[bytes | memoryview], now_ms: int) -> AppendedRun:
         """Append one by one: each request may have to wait for a batch that was refused before."""
         try:
             first = self.append(batches[0], now_ms)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from zhumq.delays.headers import due_times
-from zhumq.host.disk import Buffer
+from zhumq.model.buffers import Buffer
 from zhumq.model.delay_headers import DELAY_HEADERS_PREFIX
 from zhumq.model.errors import CorruptMessage, InvalidRecord, NotEnoughReplicas
 from zhumq.records.batch import (

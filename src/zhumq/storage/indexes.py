@@ -6,6 +6,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from operator import lt
 
+from zhumq.host.disk import DiskFile
+
 # .index: | last offset of a batch, relative to the segment u32 | position of that batch u32 |
 OFFSET_ENTRY_BYTES = 8
 # .timeindex: | largest timestamp so far i64 | last offset of its batch, relative u32 |
@@ -120,6 +122,15 @@ class TimeIndex:
         if not self.timestamps:
             return None
         return self.timestamps[-1], self.base_offset + self.offsets[-1]
+
+    @staticmethod
+    def last_in(file: DiskFile, base_offset: int) -> tuple[int, int] | None:
+        """As `last`, of the index in a file, reading that one entry. None as well for a damaged file."""
+        if not file.size or file.size % TIME_ENTRY_BYTES:
+            return None
+        data = file.read_at(file.size - TIME_ENTRY_BYTES, TIME_ENTRY_BYTES)
+        timestamp, relative = TIME_ENTRY.unpack(data)
+        return (timestamp, base_offset + relative) if timestamp >= 0 else None
 
     def encode(self, first_entry: int = 0) -> bytes:
         """The entries from this one on, as in the file."""

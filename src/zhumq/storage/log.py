@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from zhumq.host.disk import Buffer
+from zhumq.model.buffers import Buffer
 from zhumq.model.errors import StorageFailed
 from zhumq.model.ids import TopicPartition
 from zhumq.records.control import EndMarker
@@ -106,7 +106,7 @@ class Log(Protocol):
         producer, or a newer coordinator, has fenced it."""
 
     def append_each(
-        self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
+        self, batches: Sequence[bytes | memoryview], *, leader_epoch: int, now_ms: int
     ) -> AppendedRun:
         """Append the batches of several requests of plain clients, each as `append` would, in one write.
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zhumq.host.disk import Buffer
+from zhumq.model.buffers import COPIED_BYTES_MAX, Buffer
 from zhumq.model.errors import BrokerError, CorruptMessage, DiskFull, InvalidRecord, StorageFailed
 from zhumq.records.batch import (
     HEAD,
@@ -62,9 +62,9 @@ class LogAppender:
         log = self._log
         if log.failure is not None:
             raise log.failure
-        view = batches if type(batches) is memoryview else memoryview(batches)
         config = log.config
-        size = len(view)
+        size = len(batches)
+        view = batches if size <= COPIED_BYTES_MAX else memoryview(batches)
         checked = [first or check_batch(view, config, now_ms, origin, budget)]
         header = checked[0][0]
         end = header.batch_length + PREFIX_BYTES
@@ -83,7 +83,7 @@ class LogAppender:
         )
 
     def append_each(
-        self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
+        self, batches: Sequence[bytes | memoryview], *, leader_epoch: int, now_ms: int
     ) -> AppendedRun:
         log = self._log
         if log.failure is not None:
@@ -239,21 +239,17 @@ class LogAppender:
         """Update indexes, producer state and log end offset for batches that were written."""
         log = self._log
         offset = log.log_end_offset
-        start = position
-        remember = log.segments.remember
+        segment.note_batches(checked, offset, position)
+        # Readers who wait at the end continue here.
+        log.segments.remember(offset, position)
         for header, _ in checked:
-            size = header.batch_length + PREFIX_BYTES
-            next_offset = offset + header.last_offset_delta + 1
-            segment.note_batch(next_offset - 1, position, size, header.max_timestamp)
-            remember(offset, position)
             if header.producer_id >= 0:
                 if marker is None:
                     log.producer_state.update(header, offset)
                 else:
                     self._end_transaction(header, marker, segment, offset)
-            position += size
-            offset = next_offset
-        log.bytes_written += position - start
+            offset += header.last_offset_delta + 1
+        log.bytes_written += segment.size - position
         log.log_end_offset = offset
 
     # Batches of the leader
@@ -322,14 +318,13 @@ class LogAppender:
         except BrokerError as error:
             self._note_failed_write(error)
             raise
+        log.segments.remember(run[0].header.base_offset, position)
+        log.bytes_written += segment.size - position
         for header, data in run:
-            size = header.size
-            segment.note_batch(header.last_offset, position, size, header.max_timestamp)
-            log.segments.remember(header.base_offset, position)
+            segment.note_batch(header, position)
             if header.producer_id >= 0:
                 self._note_producer(header, data, segment)
-            log.bytes_written += size
-            position += size
+            position += header.size
         log.log_end_offset = run[-1].header.next_offset
 
     # What both need
@@ -383,7 +378,7 @@ class OneByOneAppender(LogAppender):
     __slots__ = ()
 
     def append_each(
-        self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
+        self, batches: Sequence[bytes | memoryview], *, leader_epoch: int, now_ms: int
     ) -> AppendedRun:
         """One request at a time: few of them are written together anyway when each is read."""
         start_offset = self._log.log_start_offset

@@ -102,7 +102,7 @@ def scan_segment(
                     segment.base_offset, position, position, result.next_offset, header.base_offset
                 )
             )
-        segment.note_batch(header.last_offset, position, header.size, header.max_timestamp)
+        segment.note_batch(header, position)
         leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
         position += header.size
         result.valid_end = position

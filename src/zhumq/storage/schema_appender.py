@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from zhumq.host.disk import Buffer
+from zhumq.model.buffers import Buffer
 from zhumq.model.errors import CorruptMessage, InvalidRecord, NotEnoughReplicas
 from zhumq.records.batch import HEADER_BYTES, PREFIX_BYTES, BatchHeader
 from zhumq.records.codecs import decompress

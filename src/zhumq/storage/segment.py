@@ -3,11 +3,12 @@
 import contextlib
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from zhumq.host.disk import Buffer, Disk, DiskFile
+from zhumq.host.disk import Disk, DiskFile
+from zhumq.model.buffers import Buffer
 from zhumq.model.errors import CorruptMessage, DiskFull
-from zhumq.records.batch import HEADER_BYTES, NO_TIMESTAMP, BatchHeader
+from zhumq.records.batch import HEADER_BYTES, NO_TIMESTAMP, PREFIX_BYTES, BatchHeader
 from zhumq.storage.batch_scan import (
     LOOKUP_CHUNK_BYTES,
     SCAN_CHUNK_BYTES,
@@ -17,7 +18,6 @@ from zhumq.storage.batch_scan import (
 from zhumq.storage.index_cache import IndexCache
 from zhumq.storage.indexes import (
     OFFSET_ENTRY_BYTES,
-    TIME_ENTRY,
     TIME_ENTRY_BYTES,
     IndexCorrupt,
     OffsetIndex,
@@ -160,10 +160,8 @@ class Segment:
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp in the segment."""
-        if self._max_timestamp is None:
-            self._load_max_timestamp()
-            assert self._max_timestamp is not None
-        return self._max_timestamp
+        newest = self._max_timestamp
+        return self._load_max_timestamp() if newest is None else newest
 
     @property
     def offset_of_max_timestamp(self) -> int:
@@ -177,25 +175,40 @@ class Segment:
         return [self.prefix + suffix for suffix in SEGMENT_SUFFIXES]
 
     def append(self, parts: Sequence[Buffer]) -> int:
-        """Write bytes at the end; returns their position. The caller then calls note_batch for each batch."""
+        """Write bytes at the end; returns their position. The caller then notes the batches."""
         position = (self._file or self.file).append(parts)
         self.size = self._file.size  # type: ignore[union-attr]
         return position
 
-    def note_batch(self, last_offset: int, position: int, size: int, max_timestamp: int) -> None:
-        """Update the indexes for a batch that was written at this position."""
-        if self._max_timestamp is None:
-            self._load_max_timestamp()
-        if max_timestamp > self._max_timestamp:  # type: ignore[operator]
-            self._max_timestamp = max_timestamp
-            self._offset_of_max_timestamp = last_offset
-        if self.first_timestamp is None:
-            self.first_timestamp = max_timestamp if position == 0 else self._read_first_timestamp()
-        if self._bytes_since_entry > self._index_interval_bytes:
-            self.offset_index.append(last_offset, position)
-            self._note_max_timestamp()
-            self._bytes_since_entry = 0
-        self._bytes_since_entry += size
+    def note_batch(self, header: BatchHeader, position: int) -> None:
+        """Update the indexes for a batch that is at this position, with its offset in its header."""
+        self.note_batches(((header, None),), header.base_offset, position)
+
+    def note_batches(
+        self, batches: Iterable[tuple[BatchHeader, object]], offset: int, position: int
+    ) -> None:
+        """Update the indexes for consecutive batches from this offset and position on."""
+        newest = self.max_timestamp
+        bytes_since_entry = self._bytes_since_entry
+        for header, _ in batches:
+            offset += header.last_offset_delta
+            max_timestamp = header.max_timestamp
+            if max_timestamp > newest:
+                self._max_timestamp = newest = max_timestamp
+                self._offset_of_max_timestamp = offset
+            if self.first_timestamp is None:
+                self.first_timestamp = (
+                    max_timestamp if position == 0 else self._read_first_timestamp()
+                )
+            if bytes_since_entry > self._index_interval_bytes:
+                self.offset_index.append(offset, position)
+                self._note_max_timestamp()
+                bytes_since_entry = 0
+            offset += 1
+            size = header.batch_length + PREFIX_BYTES
+            bytes_since_entry += size
+            position += size
+        self._bytes_since_entry = bytes_since_entry
 
     def scan(
         self, position: int = 0, *, end: int | None = None, chunk_bytes: int = SCAN_CHUNK_BYTES
@@ -362,7 +375,7 @@ class Segment:
         self.start_indexes()
         try:
             for position, header in self.scan():
-                self.note_batch(header.last_offset, position, header.size, header.max_timestamp)
+                self.note_batch(header, position)
         except CorruptMessage as error:
             # Batches before the damage are indexed; recovery and reads detect the rest.
             logger.warning("the index of %s ends at a damaged batch: %s", self.prefix, error)
@@ -443,14 +456,10 @@ class Segment:
         assert self._offset_index is not None
         return self._offset_index
 
-    def _load_max_timestamp(self) -> None:
-        if self._max_timestamp is not None:
-            return
-        last = self._last_time_entry() or self.time_index.last
-        self._max_timestamp, self._offset_of_max_timestamp = last or (
-            NO_TIMESTAMP,
-            self.base_offset,
-        )
+    def _load_max_timestamp(self) -> int:
+        last = self._last_time_entry() or self.time_index.last or (NO_TIMESTAMP, self.base_offset)
+        self._max_timestamp, self._offset_of_max_timestamp = last
+        return self._max_timestamp
 
     def _last_time_entry(self) -> tuple[int, int] | None:
         """The last entry of the time index file: retention reads only that entry of each segment."""
@@ -458,13 +467,9 @@ class Segment:
             return None
         file = self._disk.open_file(self.prefix + TIME_INDEX_SUFFIX, create=True)
         try:
-            if not file.size or file.size % TIME_ENTRY_BYTES:
-                return None
-            data = file.read_at(file.size - TIME_ENTRY_BYTES, TIME_ENTRY_BYTES)
+            return TimeIndex.last_in(file, self.base_offset)
         finally:
             file.close()
-        timestamp, relative = TIME_ENTRY.unpack(data)
-        return (timestamp, self.base_offset + relative) if timestamp >= 0 else None
 
     def _read_first_timestamp(self) -> int:
         # With a damaged first batch the age is unknown, and the segment rolls by size only.

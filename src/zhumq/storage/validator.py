@@ -3,6 +3,7 @@
 from enum import Enum
 
 from zhumq.model.authorization_errors import TransactionalIdAuthorizationFailed
+from zhumq.model.buffers import Buffer
 from zhumq.model.errors import (
     BrokerError,
     CorruptMessage,
@@ -29,7 +30,6 @@ from zhumq.records.batch import (
     TRANSACTIONAL_FLAG,
     BatchHeader,
     Record,
-    decode_header,
     decode_payload,
 )
 from zhumq.records.codecs import Compression, crc32c, decompress
@@ -44,6 +44,7 @@ NAMED_RECORDS_MAX = 1_000  # the invalid records of a batch that an error lists
 WALKED_BYTES_PER_REQUEST_MAX = 8 * WALKED_BYTES_MAX
 # At 0.15 us a record, one request blocks the event loop for at most 0.3 s.
 WALKED_RECORDS_PER_REQUEST_MAX = 2_000_000
+_new = tuple.__new__  # NamedTuple's own constructor costs more than the decoding
 ZSTD_CODE = int(Compression.ZSTD)
 SPECIAL_FLAGS = CONTROL_FLAG | TRANSACTIONAL_FLAG
 # Of a compressed batch. A few KiB can decompress to many millions of records, and every lookup by
@@ -64,7 +65,7 @@ PLAIN_CLIENT = AppendOrigin.PLAIN_CLIENT  # an attribute of a class costs more t
 COORDINATOR = AppendOrigin.COORDINATOR
 CLIENTS = frozenset({AppendOrigin.CLIENT, PLAIN_CLIENT})
 # A valid batch: its header, and its bytes behind the head, which the log writes itself.
-CheckedBatch = tuple[BatchHeader, tuple[bytes | memoryview, ...]]
+CheckedBatch = tuple[BatchHeader, tuple[Buffer, ...]]
 
 
 class WalkBudget:
@@ -82,7 +83,7 @@ class WalkBudget:
 
 
 def check_batch(
-    rest: memoryview,
+    rest: Buffer,
     config: LogConfig,
     now_ms: int,
     origin: AppendOrigin,
@@ -92,12 +93,13 @@ def check_batch(
     available = len(rest) - PREFIX_BYTES
     if available < BATCH_LENGTH_MIN:
         raise _frame_error(rest, None, config)
-    header = decode_header(rest)
     # All fields at once: attribute access one by one would cost more than the rest of this function.
+    fields = HEADER.unpack_from(rest)
     (
         _, length, _, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp,
         producer_id, _, _, count,
-    ) = header  # fmt: skip
+    ) = fields  # fmt: skip
+    header: BatchHeader = _new(BatchHeader, fields)
     if (
         magic != MAGIC
         or not BATCH_LENGTH_MIN <= length <= available
@@ -144,7 +146,7 @@ def check_batch(
     return header, (batch[HEAD_BYTES:],)
 
 
-def _frame_error(rest: memoryview, header: BatchHeader | None, config: LogConfig) -> BrokerError:
+def _frame_error(rest: Buffer, header: BatchHeader | None, config: LogConfig) -> BrokerError:
     """The error for a batch with invalid sizes or an unsupported format."""
     magic = rest[MAGIC_OFFSET] if len(rest) > MAGIC_OFFSET else MAGIC
     if magic != MAGIC and (header is not None or magic < MAGIC):
@@ -209,7 +211,7 @@ def _timestamp_error(header: BatchHeader, config: LogConfig, now_ms: int) -> Inv
     )
 
 
-def _check_lengths(batch: memoryview, header: BatchHeader, budget: WalkBudget) -> None:
+def _check_lengths(batch: Buffer, header: BatchHeader, budget: WalkBudget) -> None:
     """Check that the batch holds the number of records in its header; readers would get stuck at it."""
     try:
         check_lengths(_payload(batch, header, budget), header.records_count)
@@ -218,7 +220,11 @@ def _check_lengths(batch: memoryview, header: BatchHeader, budget: WalkBudget) -
 
 
 def _check_records(
-    batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, budget: WalkBudget
+    batch: Buffer,
+    header: BatchHeader,
+    config: LogConfig,
+    now_ms: int,
+    budget: WalkBudget,
 ) -> None:
     """Check each record: the keys of a compacted topic, and all fields if the topic requires it."""
     keyless: list[int] = []
@@ -258,12 +264,12 @@ def _check_record(
         raise InvalidTimestamp(f"record {index} of a batch has timestamp {record.timestamp}")
 
 
-def _payload(batch: memoryview, header: BatchHeader, budget: WalkBudget) -> memoryview:
+def _payload(batch: Buffer, header: BatchHeader, budget: WalkBudget) -> memoryview:
     """The decompressed records section. Its size counts against the budget, even if decompression fails."""
     budget.records_left -= header.records_count
     if budget.records_left < 0:
         raise CorruptMessage(f"a request has over {WALKED_RECORDS_PER_REQUEST_MAX} records")
-    section = batch[HEADER_BYTES:]
+    section = memoryview(batch)[HEADER_BYTES:]
     if not header.attributes & COMPRESSION_MASK:
         return section
     size_max = budget.next_bytes_max
@@ -281,7 +287,7 @@ def _unreadable(error: CorruptMessage) -> InvalidRecord:
     return InvalidRecord(f"the records of a batch cannot be read: {error}")
 
 
-def _stamp(batch: memoryview, header: BatchHeader, now_ms: int) -> CheckedBatch:
+def _stamp(batch: Buffer, header: BatchHeader, now_ms: int) -> CheckedBatch:
     """Write the append time into the header. The records keep their deltas, which readers ignore."""
     stamped = header._replace(
         attributes=header.attributes | LOG_APPEND_TIME_FLAG, max_timestamp=now_ms

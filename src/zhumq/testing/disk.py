@@ -3,7 +3,8 @@
 import posixpath
 from collections.abc import Callable, Sequence
 
-from zhumq.host.disk import Buffer, DirectoryEntry, DiskFile, DiskLock, DiskUsage
+from zhumq.host.disk import DirectoryEntry, DiskFile, DiskLock, DiskUsage
+from zhumq.model.buffers import Buffer
 from zhumq.model.errors import DataDirUnusable, DiskFull, StorageFailed
 
 UNLIMITED_BYTES = 2**50  # free space if a test sets no limit

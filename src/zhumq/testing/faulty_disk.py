@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from zhumq.host.disk import Buffer, DiskFile, SystemDisk, SystemFile
+from zhumq.host.disk import DiskFile, SystemDisk, SystemFile
+from zhumq.model.buffers import Buffer
 from zhumq.model.errors import DiskFull, StorageFailed
 
 
