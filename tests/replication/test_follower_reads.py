@@ -71,7 +71,7 @@ def test_a_fetch_that_waits_at_a_follower_wakes_when_more_is_committed(tmp_path:
             await until(lambda: follower.partition().high_watermark == 1, "high watermark")
             parked = ParkedFetch([follower.partition()], 1, 60_000)
             await produce(up, "b")
-            await asyncio.wait_for(parked.wait(), 30)
+            await asyncio.wait_for(parked.done, 30)
             assert read(follower, 1) == [b"b"]
 
     run(body())

@@ -102,6 +102,37 @@ class DeferredAnswer(EncodedAnswer):
             # The listener closes the connection: its client must not wait for ever.
             self.future.set_exception(failure)
 
+    def settle_after(
+        self,
+        ready: asyncio.Future[None],
+        respond: Callable[[], Message],
+        *,
+        give_up: Callable[[], None],
+    ) -> None:
+        """Settle with what `respond` returns once `ready` is done; `give_up` if the connection is gone before."""
+
+        def settle(_: asyncio.Future[None]) -> None:
+            if self.future.done():
+                return
+            try:
+                response = respond()
+            except Exception as failure:
+                self._fail(failure)
+            else:
+                self.settle(response)
+
+        ready.add_done_callback(settle)
+        self.future.add_done_callback(lambda _: give_up())
+
+    def _fail(self, failure: Exception) -> None:
+        if self._context.is_piece:
+            self.future.set_exception(failure)  # whoever joins the pieces encodes it
+            return
+        try:
+            self.future.set_result(_encode_failure(self._context, failure))
+        except Exception as error:
+            self.future.set_exception(error)
+
 
 class Dispatcher:
     """The service behind the Kafka listener: the pipeline that every request passes."""

@@ -72,19 +72,13 @@ class ParkedFetch:
         is_worthwhile: Callable[[Watched], bool] | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
-        self._partitions = partitions
+        self._partitions: Sequence[Watched] = partitions
         self._missing_bytes = missing_bytes
         self._is_worthwhile = is_worthwhile
         self.done: asyncio.Future[None] = loop.create_future()
         self._timer = loop.call_later(wait_ms / 1000, self.wake)
         for partition in partitions:
             partition.watch(self)
-
-    async def wait(self) -> None:
-        try:
-            await self.done
-        finally:
-            self.wake()
 
     def on_bytes(self, count: int, source: Watched) -> None:
         self._missing_bytes -= count
@@ -103,6 +97,7 @@ class ParkedFetch:
         self._timer.cancel()
         for partition in self._partitions:
             partition.unwatch(self)
+        self._partitions = ()
         if not self.done.done():
             self.done.set_result(None)
 

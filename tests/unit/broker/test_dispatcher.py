@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from broker_support import (
 )
 
 from zhumq.broker.access import Access
-from zhumq.broker.dispatch import EncodedAnswer, RequestContext
+from zhumq.broker.dispatch import DeferredAnswer, EncodedAnswer, RequestContext
 from zhumq.broker.quotas import NoQuotas
 from zhumq.model.errors import ErrorCode, InvalidRequest, MalformedFrame
 from zhumq.model.ids import ANONYMOUS, Principal
@@ -163,6 +164,93 @@ def test_a_handler_may_encode_its_answer_itself() -> None:
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         pipeline = dispatcher({HEARTBEAT: lambda context, request: EncodedAnswer(done)})
         assert pipeline.handle([FRAME], connection()) == (1, done)
+
+    asyncio.run(scenario())
+
+
+class Waiting:
+    """A handler whose requests wait for `ready` and are then answered by `respond`."""
+
+    def __init__(self, respond: Callable[[], HeartbeatResponse]) -> None:
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.given_up = 0
+        self._respond = respond
+
+    def __call__(self, context: RequestContext, request: Any) -> DeferredAnswer:
+        answer = DeferredAnswer(context)
+        answer.settle_after(self.ready, self._respond, give_up=self._give_up)
+        return answer
+
+    def _give_up(self) -> None:
+        self.given_up += 1
+
+    def ask(self) -> asyncio.Future[Any]:
+        _, answer = dispatcher({HEARTBEAT: self}).handle([FRAME], connection())
+        assert isinstance(answer, asyncio.Future)
+        return answer
+
+
+def test_an_answer_is_made_once_what_it_waits_for_is_there() -> None:
+    async def scenario() -> None:
+        handler = Waiting(lambda: HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        answer = handler.ask()
+        await asyncio.sleep(0)
+        assert not answer.done()
+        handler.ready.set_result(None)
+        await answer
+        assert response(HEARTBEAT, VERSION, answer).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (InvalidRequest("not today"), ErrorCode.INVALID_REQUEST),
+        (KeyError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_an_answer_that_cannot_be_made_is_an_error(failure: Exception, code: ErrorCode) -> None:
+    def fail() -> HeartbeatResponse:
+        raise failure
+
+    async def scenario() -> None:
+        handler = Waiting(fail)
+        answer = handler.ask()
+        handler.ready.set_result(None)
+        await answer
+        assert response(HEARTBEAT, VERSION, answer).error_code == code
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_to_a_malformed_request_closes_the_connection() -> None:
+    def fail() -> HeartbeatResponse:
+        raise MalformedFrame("no such thing")
+
+    async def scenario() -> None:
+        handler = Waiting(fail)
+        answer = handler.ask()
+        handler.ready.set_result(None)
+        with pytest.raises(MalformedFrame):
+            await answer
+
+    asyncio.run(scenario())
+
+
+def test_no_answer_is_made_for_a_connection_that_is_gone() -> None:
+    def fail() -> HeartbeatResponse:
+        raise AssertionError("nobody waits for this answer")
+
+    async def scenario() -> None:
+        handler = Waiting(fail)
+        answer = handler.ask()
+        answer.cancel()
+        await asyncio.sleep(0)
+        assert handler.given_up == 1
+        handler.ready.set_result(None)
+        await asyncio.sleep(0)
+        assert answer.cancelled()
 
     asyncio.run(scenario())
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from zhumq.broker.access import May
-from zhumq.broker.dispatch import Handler, RequestContext
+from zhumq.broker.dispatch import DeferredAnswer, Handler, RequestContext
 from zhumq.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -29,7 +29,7 @@ from zhumq.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from zhumq.replication.partition import Partition
+from zhumq.replication.partition import READ_COMMITTED, Partition
 from zhumq.replication.pending import ParkedFetch, Watched
 from zhumq.replication.read_replica import LEADER, read_replica
 from zhumq.replication.replica_manager import ReplicaManager
@@ -101,7 +101,12 @@ class FetchHandler:
                 self._sessions.end(request.session_id)
             if request.session_epoch == INITIAL_EPOCH and context.header.api_version >= 7:
                 session = self._sessions.open(asked, now_ms)
-        attempt = self._read(context, asked, request, by_id=by_id)
+        isolation = Isolation.of(request.isolation_level)
+
+        def read() -> _Attempt:
+            return self._read(context, asked, request, isolation, by_id=by_id)
+
+        attempt = read()
         if (
             attempt.bytes_read >= request.min_bytes
             or attempt.must_answer
@@ -115,9 +120,15 @@ class FetchHandler:
             attempt.readable,
             request.min_bytes - attempt.bytes_read,
             min(request.max_wait_ms, WAIT_MS_MAX),
-            _new_committed_records(attempt.readable, request),
+            _new_committed_records(attempt.readable) if isolation is READ_COMMITTED else None,
         )
-        return self._wait_and_fetch(context, parked, asked, request, session, by_id, incremental)
+        answer = DeferredAnswer(context)
+        answer.settle_after(
+            parked.done,
+            lambda: self._answer(context, read(), session, only_changed=incremental),
+            give_up=parked.wake,
+        )
+        return answer
 
     def _bytes_max(self, context: RequestContext, request: FetchRequest) -> int:
         """The most bytes of an answer. Above what a quota permits at once it would never be sent."""
@@ -152,32 +163,18 @@ class FetchHandler:
             partition.sent_bytes += size
         return _respond(attempt, session, only_changed=only_changed)
 
-    async def _wait_and_fetch(
-        self,
-        context: RequestContext,
-        parked: ParkedFetch,
-        asked: Sequence[FetchedPartition],
-        request: FetchRequest,
-        session: FetchSession | None,
-        by_id: bool,
-        incremental: bool,
-    ) -> FetchResponse:
-        await parked.wait()
-        attempt = self._read(context, asked, request, by_id=by_id)
-        return self._answer(context, attempt, session, only_changed=incremental)
-
     def _read(
         self,
         context: RequestContext,
         asked: Sequence[FetchedPartition],
         request: FetchRequest,
+        isolation: Isolation,
         *,
         by_id: bool,
     ) -> _Attempt:
         attempt = _Attempt()
         bytes_left = self._bytes_max(context, request)
-        isolation = Isolation.of(request.isolation_level)
-        reads_committed = isolation is Isolation.READ_COMMITTED
+        reads_committed = isolation is READ_COMMITTED
         topic_id: uuid.UUID | None = None
         topic = name = ""
         rack = request.rack_id if self._selects_by_rack else ""
@@ -260,12 +257,8 @@ class FetchHandler:
         return name
 
 
-def _new_committed_records(
-    partitions: Sequence[Partition], request: FetchRequest
-) -> Callable[[Watched], bool] | None:
-    """Whether a partition has more committed records than now; None if all records count."""
-    if Isolation.of(request.isolation_level) is not Isolation.READ_COMMITTED:
-        return None
+def _new_committed_records(partitions: Sequence[Partition]) -> Callable[[Watched], bool]:
+    """Whether a partition has more committed records than now."""
     ends = {partition: partition.last_stable_offset for partition in partitions}
 
     def has_new(source: Watched) -> bool:
