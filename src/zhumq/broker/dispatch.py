@@ -126,7 +126,7 @@ class DeferredAnswer(EncodedAnswer):
 
     def _fail(self, failure: Exception) -> None:
         if self._context.is_piece:
-            self.future.set_exception(failure)  # whoever joins the pieces encodes it
+            self.future.set_exception(failure)  # encoded where the pieces are joined
             return
         try:
             self.future.set_result(_encode_failure(self._context, failure))

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+from zhumq.coordinators.background_pace import BackgroundPace
 from zhumq.coordinators.changed_settings import ChangedSettings
 from zhumq.metadata.image import ClusterImage
 from zhumq.model.errors import BrokerError, CorruptMessage
@@ -19,8 +20,6 @@ logger = logging.getLogger(__name__)
 
 READ_BYTES: Final = 64 * 1024
 STEPS_PER_TURN: Final = 4  # of at most 128 records, or 64 pages
-# While there is work, at least as long as a turn takes: the event loop belongs to the requests.
-PAUSE_SECONDS: Final = 0.002
 # From the first new record to the next look: all others come without a call.
 WAKE_SECONDS: Final = 0.1
 RETRY_SECONDS: Final = 10.0
@@ -50,6 +49,7 @@ class KeyIndexer:
         self._followed: dict[TopicPartition, _Followed] = {}
         self._queue: deque[_Followed] = deque()
         self._turns: asyncio.Handle | None = None
+        self._pace = BackgroundPace()
         replicas.watch_leadership(self._on_leadership)
 
     def apply(self, image: ClusterImage) -> None:
@@ -131,6 +131,7 @@ class KeyIndexer:
 
     def _turn(self) -> None:
         followed = self._queue.popleft()
+        self._pace.begin()
         try:
             is_behind = self._advance(followed)
         except BrokerError as reason:
@@ -141,7 +142,8 @@ class KeyIndexer:
                 self._queue.append(followed)
             else:
                 self._watch(followed)
-        self._turns = self._loop.call_later(PAUSE_SECONDS, self._turn) if self._queue else None
+        pause = self._pace.end()
+        self._turns = self._loop.call_later(pause, self._turn) if self._queue else None
 
     def _advance(self, followed: _Followed) -> bool:
         """Do a turn's share of the work. False if there is none left."""

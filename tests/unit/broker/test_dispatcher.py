@@ -240,7 +240,7 @@ def test_an_answer_to_a_malformed_request_closes_the_connection() -> None:
 
 def test_no_answer_is_made_for_a_connection_that_is_gone() -> None:
     def fail() -> HeartbeatResponse:
-        raise AssertionError("nobody waits for this answer")
+        raise AssertionError("the connection is gone")
 
     async def scenario() -> None:
         handler = Waiting(fail)
