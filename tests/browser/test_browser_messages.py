@@ -1,5 +1,7 @@
 """Messages in the console: every way to find one, every way to show it, sending, copying, and the live tail."""
 
+import csv
+import io
 import json
 import re
 import subprocess
@@ -192,7 +194,7 @@ def test_messages_that_are_shown_are_saved_as_a_file(
     create(api, topic, partitions=1)
     page.goto(f"/topics/{topic}/messages?from=earliest")
     ready(page)
-    save = page.get_by_role("button", name="Save as a file")
+    save = page.get_by_role("button", name="Save as JSON lines")
     expect(page.locator(".status")).to_have_text("No messages.")
     save.click()
     expect(page.locator("#notes")).to_contain_text("there is nothing to save")
@@ -206,6 +208,57 @@ def test_messages_that_are_shown_are_saved_as_a_file(
     assert [each["offset"] for each in written] == [0, 1]
     assert [each["value"]["text"] for each in written] == ["first", "<b>\u202e\n"]
     assert {each["key"]["text"] for each in written} == {"k"}
+
+
+def test_messages_are_saved_for_spreadsheets(page: Page, api: httpx.Client, topic: str) -> None:
+    create(api, topic, partitions=1)
+    send(api, topic, 'a "quoted", value\nof two lines', key="k")
+    headers = [{"name": "from", "value": "é"}]
+    send(api, topic, "=HYPERLINK(0)", key="-1", headers=headers)
+    send(api, topic, {"base64": "/w=="})
+    page.goto(f"/topics/{topic}/messages?from=earliest")
+    expect(page.locator(".messages > li")).to_have_count(3)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as CSV").click()
+    assert saved.value.suggested_filename == f"{topic}.csv"
+    text = saved.value.path().read_bytes().decode("utf-8-sig")
+    first, second, third = csv.DictReader(io.StringIO(text, newline=""))
+    assert (first["topic"], first["partition"], first["offset"]) == (topic, "0", "0")
+    assert (first["key"], first["value"]) == ("k", 'a "quoted", value\nof two lines')
+    assert first["time"].endswith("Z")
+    # A spreadsheet would run these.
+    assert (second["key"], second["value"]) == ("'-1", "'=HYPERLINK(0)")
+    assert json.loads(second["headers"]) == [["from", "é"]]
+    assert (third["key"], third["value"]) == ("", "/w==")
+
+
+def test_several_topics_are_followed_in_one_list(page: Page, api: httpx.Client, topic: str) -> None:
+    topics = [topic, f"{topic}-other"]
+    for each in topics:
+        create(api, each, partitions=1)
+    send(api, topics[0], "old")
+    page.goto("/topics")
+    page.get_by_role("link", name="Live tail of several").click()
+    names = page.get_by_label("Topics", exact=True)
+    start = page.get_by_role("button", name="Live tail")
+    names.fill("a, b, c, d, e")
+    start.click()
+    assert "At most 4" in names.evaluate("each => each.validationMessage")
+    names.fill(", ".join([*topics, topic]))
+    start.click()
+    expect(values(page)).to_have_text(["old"])
+    send(api, topics[1], "new")
+    expect(values(page)).to_have_text(["new", "old"])
+    expect(page.locator(".messages .place").first).to_contain_text(topics[1])
+    expect(page.locator(".status")).to_contain_text("1 new message of 2 topics")
+    page.reload()  # The address says what is followed.
+    expect(values(page)).to_have_text(["new", "old"])
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator(".status")).to_contain_text("Stopped")
+    names.fill(f"{topic}, no-such-topic")
+    start.click()
+    expect(page.locator("main .problem").first).to_contain_text("no-such-topic")
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
 
 
 def test_a_topic_that_does_not_exist_says_so(page: Page) -> None:

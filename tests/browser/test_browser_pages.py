@@ -48,6 +48,7 @@ PAGES = {
     "/audit": "Audit log",
     "/pipelines": "Pipelines",
     "/pipelines/inspect-shop": "inspect-shop",
+    "/tail?topics=orders": "Live tail",
     "/topics/none": "none",
     "/topics/orders/nothing": "No such page",
 }

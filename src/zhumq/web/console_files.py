@@ -19,7 +19,7 @@ FILES_PREFIX: Final = "/console"
 # The first part of the address of each page. What follows it is for the browser: a page of a name that does not exist
 # says so itself.
 PAGES: Final = (
-    "cluster", "topics", "groups", "producers", "keys", "dead-letters", "sessions", "transactions", "half-messages",
+    "cluster", "topics", "tail", "groups", "producers", "keys", "dead-letters", "sessions", "transactions", "half-messages",
     "pipelines", "schemas", "users", "acls", "quotas", "audit", "login",
 )  # fmt: skip
 _INDEX: Final = "index.html"

@@ -18,6 +18,7 @@ const ROUTES = [
   ['/topics/:topic/retention', '/topics', () => import('./pages/topic_retention.js')],
   ['/topics/:topic/producers', '/topics', () => import('./pages/topic_producers.js')],
   ['/topics/:topic/scheduled', '/topics', () => import('./pages/topic_scheduled.js')],
+  ['/tail', '/topics', () => import('./pages/tail.js')],
   ['/groups', '/groups', () => import('./pages/groups.js')],
   ['/groups/:group', '/groups', () => import('./pages/group.js')],
   ['/producers', '/producers', () => import('./pages/producers.js')],

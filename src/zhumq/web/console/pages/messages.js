@@ -2,18 +2,17 @@
 
 import { get, Problem } from '../api.js';
 import { h, patch, path } from '../dom.js';
-import { saveLines } from '../download.js';
+import { saveLines, saveTable } from '../download.js';
 import { field, values } from '../forms.js';
 import { plural } from '../format.js';
+import { tailMessages } from '../live_tail.js';
 import { sendMessage } from '../message_form.js';
 import { messageKey, messageList } from '../message_list.js';
 import { button, note, problemBox } from '../parts.js';
 import { setAddress } from '../router.js';
 import { topicHeading } from '../topic_parts.js';
 
-const LIVE_WAIT_MS = 10_000;
 const LIVE_ROWS_MAX = 500;
-const LIVE_PAUSE_MS = 1000; // after an answer that came at once without a message
 const ROWS_MAX = 2000;
 const MODES = [['newest', 'The newest'], ['earliest', 'From the beginning'], ['offset', 'From an offset'], ['time', 'From a time'], ['key', 'With a key'], ['tag', 'With a tag']];
 const LABELS = { offset: 'Offset', time: 'Time', key: 'Key', tag: 'Tag' };
@@ -103,30 +102,24 @@ export default function showMessages(page) {
     const request = requestOf({ ...given, mode: 'newest', limit: '20' });
     shown = [];
     let seen = 0;
-    while (!signal.aborted) {
-      const begun = performance.now();
-      try {
-        const found = await get(path`/topics/${topic}/messages`, request.query, { signal, isKept: false });
-        if (signal.aborted) return;
-        patch(failure);
-        if (request.query.after) seen += found.items.length;
-        shown = [...found.items.reverse(), ...shown].slice(0, LIVE_ROWS_MAX);
-        list.update(shown);
-        status.textContent = `Live: ${plural(seen, 'new message')} so far, newest first.`;
-        request.query = { ...request.query, last: null, after: found.next, limit: '500', wait_ms: LIVE_WAIT_MS };
-        // Too many readers wait already, or a message comes every moment: not more often than a reader can see.
-        if (performance.now() - begun < LIVE_PAUSE_MS) await pause(LIVE_PAUSE_MS, signal);
-      } catch (error) {
-        if (signal.aborted) return;
-        if (!(error instanceof Problem)) throw error;
-        if (!error.isUnavailable && error.status !== 503) {
-          stopLive();
-          patch(failure, problemBox(error));
-          return;
-        }
-        status.textContent = 'Live: waiting for the broker.';
-        await pause(LIVE_PAUSE_MS * 2, signal);
-      }
+    try {
+      await tailMessages(topic, request.query, {
+        signal,
+        onMessages(items, isFirst) {
+          patch(failure);
+          if (!isFirst) seen += items.length;
+          shown = [...items, ...shown].slice(0, LIVE_ROWS_MAX);
+          list.update(shown);
+          status.textContent = `Live: ${plural(seen, 'new message')} so far, newest first.`;
+        },
+        onWaiting() {
+          status.textContent = 'Live: waiting for the broker.';
+        },
+      });
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      stopLive();
+      patch(failure, problemBox(error));
     }
   }
 
@@ -139,12 +132,12 @@ export default function showMessages(page) {
     status.textContent = `Stopped. ${status.textContent.replace('Live: ', '')}`;
   }
 
-  function save() {
+  function save(write, ending) {
     if (shown.length === 0) {
       note('No messages are shown: there is nothing to save.');
       return;
     }
-    saveLines(shown, `${topic}.jsonl`);
+    write(shown, `${topic}.${ending}`);
     const isCut = shown.some(({ key, value }) => key?.is_cut || value?.is_cut);
     note(`${plural(shown.length, 'message')} saved${isCut ? '; of large ones the beginning, as is_cut says' : ''}.`);
   }
@@ -159,7 +152,11 @@ export default function showMessages(page) {
     reading.abort();
   });
   page.show(
-    topicHeading(page, '/messages', [button('Save as a file', save), button('Send a message', () => sendMessage(topic), { class: 'primary' })]),
+    topicHeading(page, '/messages', [
+      button('Save as JSON lines', () => save(saveLines, 'jsonl')),
+      button('Save as CSV', () => save(saveTable, 'csv')),
+      button('Send a message', () => sendMessage(topic), { class: 'primary' }),
+    ]),
     form,
     failure,
     h('h2', { class: 'unseen' }, 'Messages'),
@@ -222,11 +219,4 @@ function summary(shown, found, request) {
   const looked = request.query.filter ? `; looked at ${plural(found.scanned, 'message')}` : '';
   const more = request.isLookup && !found.is_complete ? '; there are older ones' : '';
   return shown === 0 ? `No messages${looked}.` : `${plural(shown, 'message')}${order}${looked}${more}.`;
-}
-
-function pause(milliseconds, signal) {
-  return new Promise((resolve) => {
-    setTimeout(resolve, milliseconds);
-    signal.addEventListener('abort', resolve, { once: true });
-  });
 }

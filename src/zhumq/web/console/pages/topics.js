@@ -52,7 +52,7 @@ export default function showTopics(page) {
   }
 
   page.show(
-    page.heading('Topics', { actions: [button('Create topic', createTopic, { class: 'primary' })] }),
+    page.heading('Topics', { actions: [h('a', { href: '/tail' }, 'Live tail of several'), button('Create topic', createTopic, { class: 'primary' })] }),
     filters,
     list.element,
     pages,
