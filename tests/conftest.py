@@ -1,5 +1,6 @@
 """What holds for every test."""
 
+import signal
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 # No time limit for an example: speed is measured by the benchmarks, and a busy machine is no fault of the code.
 settings.register_profile("zhumq", deadline=None)
 settings.load_profile("zhumq")
+
+# A shell that runs the tests in the background has them ignore Ctrl-C, and so would every process that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
