@@ -129,8 +129,8 @@ console-speed: $(READY)  ## how long the pages of the console take before a larg
 lookup: $(READY)  ## lookups by key beside a scan, the size and the CPU of the index (MESSAGES=5000000)
 	$(BIN)/python -m benchmarks.lookup --messages $(or $(MESSAGES),5000000)
 
-filters: $(READY)  ## many subscriptions with different filters on one topic: each gets its messages, the CPU and the traffic (SUBSCRIPTIONS=1000 RATE=20000)
-	$(BIN)/python -m benchmarks.filters --subscriptions $(or $(SUBSCRIPTIONS),1000) --rate $(or $(RATE),20000)
+filters: $(READY)  ## many subscriptions with different filters on one topic: each gets its messages, the CPU and the traffic (SUBSCRIPTIONS=1000 RATE=20000 ONE_IN=1)
+	$(BIN)/python -m benchmarks.filters --subscriptions $(or $(SUBSCRIPTIONS),1000) --rate $(or $(RATE),20000) --one-in $(or $(ONE_IN),1)
 
 delays: $(READY)  ## many delayed messages: memory while they are pending, how late they come, each once (PENDING=1000000 DUE=50000 RATE=10000 KILLS=0 BROKERS=1)
 	$(BIN)/python -m benchmarks.delays --pending $(or $(PENDING),1000000) --due $(or $(DUE),50000) --rate $(or $(RATE),10000) --kills $(if $(filter command environment,$(firstword $(origin KILLS))),$(KILLS),0) --brokers $(or $(BROKERS),1)

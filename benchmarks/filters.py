@@ -207,12 +207,19 @@ async def measure_traffic(server: Server) -> None:
 
 
 async def measure_subscriptions(
-    server: Server, *, kinds: tuple[str, ...], subscriptions: int, rate: int, seconds: int
+    server: Server,
+    *,
+    kinds: tuple[str, ...],
+    subscriptions: int,
+    rate: int,
+    seconds: int,
+    one_in: int,
 ) -> bool:
-    """Whether each subscription got its messages, and no others."""
+    """Whether each subscription got its messages, and no others. One in so many messages is for one of them."""
     texts = [KINDS[kinds[index % len(kinds)]](index) for index in range(subscriptions)]
-    share = rate * seconds // subscriptions
-    count = share * subscriptions
+    customers = subscriptions * one_in
+    share = rate * seconds // customers
+    count, expected_count = share * customers, share * subscriptions
     with topic_on(server, 1) as topic:
         sender = multiprocessing.get_context("spawn").Process(
             target=_send,
@@ -220,7 +227,7 @@ async def measure_subscriptions(
             kwargs={
                 "count": count,
                 "rate": rate,
-                "customers": subscriptions,
+                "customers": customers,
                 "compression": "none",
             },
         )
@@ -238,7 +245,7 @@ async def measure_subscriptions(
             server,
             topic,
             texts,
-            count,
+            expected_count,
             work,
             warm_up=WARM_UP_SECONDS,
             expected=lambda index: b'{"customer": %d,' % index,
@@ -251,10 +258,12 @@ async def measure_subscriptions(
     again = received - sum(len(each.offsets) for each in subscribers)
     reached = (received - again) / (max(each.last_arrival for each in subscribers) - first_sent)
     size = sum(each.bytes for each in subscribers)
-    print(f"\n{subscriptions:,} subscriptions, {'+'.join(kinds)} filters, {count:,} messages")
+    print(
+        f"\n{subscriptions:,} subscriptions, {'+'.join(kinds)} filters, {count:,} messages, {expected_count:,} of them for one"
+    )
     print(f"  sent          {count / took:,.0f} messages/s in {took:.1f} s")
     print(
-        f"  delivered     {received - again:,} of {count:,} at {reached:,.0f} messages/s, {again:,} of them again;"
+        f"  delivered     {received - again:,} of {expected_count:,} at {reached:,.0f} messages/s, {again:,} of them again;"
         f" {wrong} subscriptions got others than theirs, or not all of theirs"
     )
     if delays:
@@ -288,6 +297,7 @@ async def measure(server: Server, options: argparse.Namespace) -> bool:
         subscriptions=options.subscriptions,
         rate=options.rate,
         seconds=options.seconds,
+        one_in=options.one_in,
     )
 
 
@@ -300,6 +310,7 @@ def main() -> int:
     parser.add_argument("--subscriptions", type=int, default=1_000)
     parser.add_argument("--rate", type=int, default=20_000)
     parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--one-in", type=int, default=1, help="of so many messages one passes a filter")  # fmt: skip
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="zhumq-filters-") as folder:
         prepared = prepare_zhumq(Path(folder))
