@@ -107,9 +107,10 @@ class DeferredAnswer(EncodedAnswer):
         ready: asyncio.Future[None],
         respond: Callable[[], Message],
         *,
-        give_up: Callable[[], None],
+        release: Callable[[], None],
     ) -> None:
-        """Settle with what `respond` returns once `ready` is done; `give_up` if the connection is gone before."""
+        """Settle with what `respond` returns once `ready` is done. `release` is called then, and if the connection
+        is gone before."""
 
         def settle(_: asyncio.Future[None]) -> None:
             if self.future.done():
@@ -122,7 +123,7 @@ class DeferredAnswer(EncodedAnswer):
                 self.settle(response)
 
         ready.add_done_callback(settle)
-        self.future.add_done_callback(lambda _: give_up())
+        self.future.add_done_callback(lambda _: release())
 
     def _fail(self, failure: Exception) -> None:
         if self._context.is_piece:

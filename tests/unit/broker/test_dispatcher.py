@@ -173,16 +173,13 @@ class Waiting:
 
     def __init__(self, respond: Callable[[], HeartbeatResponse]) -> None:
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.given_up = 0
+        self.is_released = asyncio.Event()
         self._respond = respond
 
     def __call__(self, context: RequestContext, request: Any) -> DeferredAnswer:
         answer = DeferredAnswer(context)
-        answer.settle_after(self.ready, self._respond, give_up=self._give_up)
+        answer.settle_after(self.ready, self._respond, release=self.is_released.set)
         return answer
-
-    def _give_up(self) -> None:
-        self.given_up += 1
 
     def ask(self) -> asyncio.Future[Any]:
         _, answer = dispatcher({HEARTBEAT: self}).handle([FRAME], connection())
@@ -190,17 +187,30 @@ class Waiting:
         return answer
 
 
-def test_an_answer_is_made_once_what_it_waits_for_is_there() -> None:
-    async def scenario() -> None:
-        handler = Waiting(lambda: HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+def answer_once_ready(respond: Callable[[], HeartbeatResponse]) -> asyncio.Future[Any]:
+    async def scenario() -> asyncio.Future[Any]:
+        handler = Waiting(respond)
         answer = handler.ask()
-        await asyncio.sleep(0)
         assert not answer.done()
         handler.ready.set_result(None)
-        await answer
-        assert response(HEARTBEAT, VERSION, answer).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        async with asyncio.timeout(10):
+            await handler.is_released.wait()
+        return answer
 
-    asyncio.run(scenario())
+    return asyncio.run(scenario())
+
+
+def failing(failure: Exception) -> Callable[[], HeartbeatResponse]:
+    def fail() -> HeartbeatResponse:
+        raise failure
+
+    return fail
+
+
+def test_an_answer_is_made_once_what_it_waits_for_is_there() -> None:
+    found = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    answer = answer_once_ready(lambda: found)
+    assert response(HEARTBEAT, VERSION, answer).error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 @pytest.mark.parametrize(
@@ -211,46 +221,33 @@ def test_an_answer_is_made_once_what_it_waits_for_is_there() -> None:
     ],
 )
 def test_an_answer_that_cannot_be_made_is_an_error(failure: Exception, code: ErrorCode) -> None:
-    def fail() -> HeartbeatResponse:
-        raise failure
-
-    async def scenario() -> None:
-        handler = Waiting(fail)
-        answer = handler.ask()
-        handler.ready.set_result(None)
-        await answer
-        assert response(HEARTBEAT, VERSION, answer).error_code == code
-
-    asyncio.run(scenario())
+    answer = answer_once_ready(failing(failure))
+    assert response(HEARTBEAT, VERSION, answer).error_code == code
 
 
 def test_an_answer_to_a_malformed_request_closes_the_connection() -> None:
-    def fail() -> HeartbeatResponse:
-        raise MalformedFrame("no such thing")
-
-    async def scenario() -> None:
-        handler = Waiting(fail)
-        answer = handler.ask()
-        handler.ready.set_result(None)
-        with pytest.raises(MalformedFrame):
-            await answer
-
-    asyncio.run(scenario())
+    answer = answer_once_ready(failing(MalformedFrame("no such thing")))
+    assert isinstance(answer.exception(), MalformedFrame)
 
 
 def test_no_answer_is_made_for_a_connection_that_is_gone() -> None:
-    def fail() -> HeartbeatResponse:
-        raise AssertionError("the connection is gone")
+    made: list[str] = []
+
+    def respond() -> HeartbeatResponse:
+        made.append("an answer")
+        return HeartbeatResponse()
 
     async def scenario() -> None:
-        handler = Waiting(fail)
+        handler = Waiting(respond)
         answer = handler.ask()
         answer.cancel()
-        await asyncio.sleep(0)
-        assert handler.given_up == 1
-        handler.ready.set_result(None)
-        await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await handler.is_released.wait()
+            # This coroutine goes on behind the callback of the answer.
+            asyncio.get_running_loop().call_soon(handler.ready.set_result, None)
+            await handler.ready
         assert answer.cancelled()
+        assert made == []
 
     asyncio.run(scenario())
 

@@ -29,7 +29,7 @@ from zhumq.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from zhumq.replication.partition import READ_COMMITTED, Partition
+from zhumq.replication.partition import Partition
 from zhumq.replication.pending import ParkedFetch, Watched
 from zhumq.replication.read_replica import LEADER, read_replica
 from zhumq.replication.replica_manager import ReplicaManager
@@ -102,6 +102,7 @@ class FetchHandler:
             if request.session_epoch == INITIAL_EPOCH and context.header.api_version >= 7:
                 session = self._sessions.open(asked, now_ms)
         isolation = Isolation.of(request.isolation_level)
+        reads_committed = isolation is Isolation.READ_COMMITTED
 
         def read() -> _Attempt:
             return self._read(context, asked, request, isolation, by_id=by_id)
@@ -120,13 +121,13 @@ class FetchHandler:
             attempt.readable,
             request.min_bytes - attempt.bytes_read,
             min(request.max_wait_ms, WAIT_MS_MAX),
-            _new_committed_records(attempt.readable) if isolation is READ_COMMITTED else None,
+            _new_committed_records(attempt.readable) if reads_committed else None,
         )
         answer = DeferredAnswer(context)
         answer.settle_after(
             parked.done,
             lambda: self._answer(context, read(), session, only_changed=incremental),
-            give_up=parked.wake,
+            release=parked.wake,
         )
         return answer
 
@@ -174,7 +175,7 @@ class FetchHandler:
     ) -> _Attempt:
         attempt = _Attempt()
         bytes_left = self._bytes_max(context, request)
-        reads_committed = isolation is READ_COMMITTED
+        reads_committed = isolation is Isolation.READ_COMMITTED
         topic_id: uuid.UUID | None = None
         topic = name = ""
         rack = request.rack_id if self._selects_by_rack else ""

@@ -34,13 +34,15 @@ export default function showTail(page) {
   }
 
   function begin() {
-    reading?.abort();
+    end();
     patch(failure);
     const { topics, filter } = values(form);
     setAddress({ topics, filter });
     const names = [...new Set(topics.split(',').map((each) => each.trim()).filter(Boolean))];
-    form.elements.topics.setCustomValidity(names.length > TOPICS_MAX ? `At most ${TOPICS_MAX} topics at once.` : '');
-    if (!form.reportValidity() || names.length === 0) return;
+    let mistake = names.length > TOPICS_MAX ? `At most ${TOPICS_MAX} topics at once.` : '';
+    if (names.length === 0) mistake = 'Name a topic.';
+    form.elements.topics.setCustomValidity(mistake);
+    if (!form.reportValidity()) return;
     reading = new AbortController();
     stop.hidden = false;
     follow(names, filter, reading.signal);
@@ -56,6 +58,7 @@ export default function showTail(page) {
       status.textContent = `Live: ${plural(seen, 'new message')} of ${plural(names.length, 'topic')} so far, newest first.${wait}`;
     };
     status.textContent = 'Reading …';
+    list.update(shown);
     const query = { filter, limit: NEWEST, last: true, decode: true };
     try {
       await Promise.all(names.map((topic) => tailMessages(topic, query, {
